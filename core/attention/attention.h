@@ -1,0 +1,92 @@
+// The fast path: exact attention in tiles with an online softmax.
+//
+// How it computes is told once, in core/attention/README.md.
+#ifndef ATTEND_CORE_ATTENTION_ATTENTION_H_
+#define ATTEND_CORE_ATTENTION_ATTENTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/attention_problem.h"
+#include "core/executor/executor.h"
+
+namespace attend {
+
+// What all attention jobs of a process share: the GEMM primitives, created once for each of a
+// bounded set of shapes, and scratch memory for each worker of one executor.
+// Thread-safety: safe from any thread.
+class AttentionEngine {
+ public:
+  // `workers`: the executor's num_threads().
+  explicit AttentionEngine(int workers);
+  ~AttentionEngine();
+  AttentionEngine(const AttentionEngine&) = delete;
+  AttentionEngine& operator=(const AttentionEngine&) = delete;
+
+  // GEMM primitives created since the start; bounded whatever shapes arrive.
+  std::int64_t primitives_created() const;
+
+  // Creates the primitives of the common head sizes now, so that no request waits for them.
+  void Warm();
+
+  class Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// Instruction set that the SIMD passes run on, such as "AVX2" or "AVX3_ZEN4".
+std::string CpuTarget();
+
+// UNIMPLEMENTED, naming the option, for a problem that is valid but that the fast path does not
+// compute; OK otherwise.
+absl::Status CheckSupported(const AttentionProblem& problem);
+
+// Where the results go: dense, in the problem's shapes, at any alignment. Null: not wanted.
+struct AttentionOutputs {
+  std::byte* output = nullptr;   // output_shape(), output_dtype()
+  std::byte* lse = nullptr;      // lse_shape(), FLOAT32
+  std::byte* weights = nullptr;  // score_shape(), FLOAT32
+  std::byte* scores = nullptr;   // score_shape(), FLOAT32
+};
+
+struct AttentionJobHooks {
+  // Asked before each tile, from any worker; true = compute nothing more. May be empty.
+  std::function<bool()> should_stop;
+  // Called once at the end: OK, CANCELLED (should_stop was true, outputs are unspecified), or
+  // INTERNAL. May destroy the job. May be empty.
+  std::function<void(absl::Status)> on_finished;
+};
+
+// Makes a job of one problem. `problem`, the memory behind its views, `engine` and the outputs must
+// outlive the job.
+//
+// Shapes: as AttentionProblem. DType and accumulation: products are taken in float32 (bfloat16 and
+// float16 are converted while gathering); scores, softmax and sums are float32; one rounding to the
+// output's dtype at the end.
+// Accuracy, float32, unit-variance inputs, per component: |o - o*| <= 2e-6 * sum_j w_j |v_j|.
+// Deterministic: bit-identical on one CPU target and build, whatever the thread count, the batch or
+// the neighbours.
+// Memory: WorkingBytes(problem), and per worker a fixed scratch of a few MiB.
+// Errors: UNIMPLEMENTED as CheckSupported; RESOURCE_EXHAUSTED if memory cannot be had.
+absl::StatusOr<std::unique_ptr<TileJob>> MakeAttentionJob(AttentionEngine& engine,
+                                                          const AttentionProblem& problem,
+                                                          const AttentionOutputs& outputs,
+                                                          AttentionJobHooks hooks);
+
+// Bytes that a job holds while it lives: its gathered keys and values.
+std::int64_t WorkingBytes(const AttentionProblem& problem);
+
+// Runs one problem and waits. Errors as MakeAttentionJob.
+absl::Status ComputeAttention(AttentionEngine& engine, Executor& executor,
+                              const AttentionProblem& problem, const AttentionOutputs& outputs);
+
+}  // namespace attend
+
+#endif  // ATTEND_CORE_ATTENTION_ATTENTION_H_
