@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -104,7 +103,8 @@ class Scheduler {
   void Cancel(TaskId id);
 
   // Admits nothing more and computes what waits until `deadline`; then answers all that is left
-  // with UNAVAILABLE, and returns once the last on_done has returned.
+  // with UNAVAILABLE (what runs stops between tiles), and returns once nothing is computed any
+  // more. Must not be called from an on_done.
   void Shutdown(absl::Time deadline);
 
   // Tasks that wait for compute.
@@ -114,41 +114,48 @@ class Scheduler {
   // A task that was admitted.
   struct Entry;
   using EntryPtr = std::unique_ptr<Entry>;
+  using EntryMap = std::map<TaskId, EntryPtr>;
   struct Batch;
 
   Scheduler(const SchedulerOptions& options, AttentionEngine& engine, Executor& executor,
             Clock& clock, Metrics& metrics);
 
-  absl::Status Reserve(std::int64_t bytes);
   absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Reserve(std::int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool HasRoom(std::int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(std::int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  void AddPending(EntryPtr entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The entry leaves the queue but stays admitted. Null if no such entry waits.
-  EntryPtr TakePending(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  EntryPtr TakeFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeExpired(absl::Time now, std::vector<EntryPtr>& dropped)
+  TaskId AddPending(EntryPtr entry, std::unique_ptr<AttentionTask>& task)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  const Entry& FirstPending() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Empty if no such entry waits. What leaves the queue to run stays admitted.
+  EntryMap::node_type ExtractPending(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // To be passed to Drop. Null if no such entry waits.
+  EntryPtr TakeUncomputed(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeExpired(absl::Time now, std::vector<EntryPtr>& expired)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool HasPendingOrClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool BatchIsFull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Time OldestArrival() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // When what waits must start, however little it is.
+  absl::Time LatestStart() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The earlier of that and the first deadline of a waiting task.
   absl::Time NextWakeUp() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // The batch thread.
   void RunBatches();
-  bool WaitForBatch(Batch& batch);
+  // False once the scheduler is closed and nothing waits.
+  bool WaitForBatch(Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
   void FillBatch(Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ComputeBatch(const Batch& batch);
   absl::Status MakeJob(Entry& entry);
 
   bool ShouldStop(Entry& entry) const;
-  void OnJobFinished(Entry* entry, const absl::Status& status);
-  // The entry, which waits no more, gets its answer without having been computed.
-  void Drop(EntryPtr entry, absl::StatusCode reason);
-  void CountDrop(absl::StatusCode reason);
+  // Answers a running entry, from the worker that finished it.
+  void Finish(Entry* entry, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Answers an entry that is not to be computed.
+  void Drop(EntryPtr entry, absl::StatusCode reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CountDrop(absl::StatusCode reason) const;
 
   const SchedulerOptions options_;
   AttentionEngine& engine_;
@@ -163,12 +170,12 @@ class Scheduler {
   std::int64_t admitted_requests_ ABSL_GUARDED_BY(mutex_) = 0;
   std::int64_t admitted_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // By priority, each in the order of arrival.
-  std::array<std::map<TaskId, EntryPtr>, kNumPriorities> pending_requests_ ABSL_GUARDED_BY(mutex_);
+  std::array<EntryMap, kNumPriorities> pending_requests_ ABSL_GUARDED_BY(mutex_);
   std::int64_t num_pending_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::int64_t pending_flops_ ABSL_GUARDED_BY(mutex_) = 0;
+  double pending_flops_ ABSL_GUARDED_BY(mutex_) = 0;
   // Of those that wait and have a deadline.
   std::set<std::pair<absl::Time, TaskId>> pending_deadlines_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<TaskId, EntryPtr> running_requests_ ABSL_GUARDED_BY(mutex_);
+  EntryMap running_requests_ ABSL_GUARDED_BY(mutex_);
 
   absl::Mutex join_mutex_;
   std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
