@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "server/settings/suggest.h"
 
 namespace attend {
@@ -26,7 +27,7 @@ TEST(ParseSizeTest, RefusesWhatIsNotASize) {
     const auto size = ParseSize(text);
     ASSERT_FALSE(size.ok()) << text;
     EXPECT_THAT(std::string(size.status().message()),
-                HasSubstr("\"" + std::string(text) + "\" is not a size; write a whole number"));
+                HasSubstr(absl::StrCat("\"", text, "\" is not a size; write a whole number")));
   }
 }
 
