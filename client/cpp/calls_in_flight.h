@@ -2,9 +2,8 @@
 #ifndef ATTEND_CLIENT_CPP_CALLS_IN_FLIGHT_H_
 #define ATTEND_CLIENT_CPP_CALLS_IN_FLIGHT_H_
 
-#include <memory>
-
 #include <grpcpp/client_context.h>
+#include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
@@ -12,8 +11,8 @@
 
 namespace attend {
 
-// Thread-safety: safe from any thread. Shared by the calls themselves, so that the last one may still
-// leave it while its client is going away.
+// Thread-safety: safe from any thread. Shared by the calls themselves, so that the last one may
+// still leave it while its client is going away.
 class CallsInFlight {
  public:
   void Add(grpc::ClientContext* context) {

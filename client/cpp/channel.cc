@@ -1,11 +1,10 @@
 #include "client/cpp/channel.h"
 
 #include <algorithm>
-#include <limits>
-
 #include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -19,7 +18,7 @@ namespace attend {
 namespace {
 
 constexpr int kMaxInt = std::numeric_limits<int>::max();
-constexpr int kMaxAttempts = 5;     // gRPC cuts larger values down to this
+constexpr int kMaxAttempts = 5;  // gRPC cuts larger values down to this
 constexpr int kMaxConnections = 64;
 constexpr std::chrono::milliseconds kMinKeepaliveInterval{10'000};
 constexpr int kInitialReconnectBackoffMs = 200;
@@ -34,13 +33,13 @@ absl::Status CheckRange(absl::string_view field, std::int64_t value, std::int64_
 
 absl::Status CheckRetry(const RetryOptions& retry) {
   absl::Status status = CheckRange("retry.max_attempts", retry.max_attempts, 1, kMaxAttempts);
-  status.Update(
-      CheckRange("retry.initial_backoff", retry.initial_backoff.count(), 1, kMaxInt));
+  status.Update(CheckRange("retry.initial_backoff", retry.initial_backoff.count(), 1, kMaxInt));
   status.Update(CheckRange("retry.max_backoff", retry.max_backoff.count(), 1, kMaxInt));
   status.Update(CheckRange("retry.buffer_bytes", retry.buffer_bytes, 0, kMaxInt));
   if (!(retry.backoff_multiplier >= 1 && retry.backoff_multiplier <= 100)) {
-    status.Update(InvalidField("retry.backoff_multiplier",
-                               absl::StrCat("is ", retry.backoff_multiplier, "; expected 1 to 100")));
+    status.Update(
+        InvalidField("retry.backoff_multiplier",
+                     absl::StrCat("is ", retry.backoff_multiplier, "; expected 1 to 100")));
   }
   return status;
 }
@@ -94,9 +93,8 @@ std::string ServiceConfigJson(const ClientOptions& options, ChannelUse use) {
   nlohmann::json config = nlohmann::json::object();
   if (options.retry.max_attempts > 1) {
     // The empty name stands for every method.
-    config["methodConfig"] = {
-        {{"name", nlohmann::json::array({nlohmann::json::object()})},
-         {"retryPolicy", RetryPolicy(options.retry)}}};
+    config["methodConfig"] = {{{"name", nlohmann::json::array({nlohmann::json::object()})},
+                               {"retryPolicy", RetryPolicy(options.retry)}}};
   }
   if (options.watch_health && use == ChannelUse::kCalls) {
     config["loadBalancingConfig"] = {{{"round_robin", nlohmann::json::object()}}};
@@ -126,8 +124,8 @@ grpc::ChannelArguments ChannelArgumentsFor(const ClientOptions& options, Channel
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
   if (IsLocal(options.target)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetUserAgentPrefix(absl::StrCat(options.user_agent, options.user_agent.empty() ? "" : " ",
-                                            "attend-cpp/", ATTEND_VERSION));
+  arguments.SetUserAgentPrefix(absl::StrCat(
+      options.user_agent, options.user_agent.empty() ? "" : " ", "attend-cpp/", ATTEND_VERSION));
   arguments.SetInt("attend.connection", index);
   return arguments;
 }

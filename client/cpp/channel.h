@@ -3,11 +3,10 @@
 #define ATTEND_CLIENT_CPP_CHANNEL_H_
 
 #include <cstdint>
-#include <memory>
-#include <string>
-
 #include <grpcpp/channel.h>
 #include <grpcpp/support/channel_arguments.h>
+#include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "client/cpp/client_options.h"

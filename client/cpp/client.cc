@@ -1,11 +1,10 @@
 #include "client/cpp/client.h"
 
 #include <atomic>
-#include <string>
-#include <utility>
-
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "attend/v1/attention.grpc.pb.h"
@@ -44,13 +43,15 @@ absl::Status CheckMetadata(const std::string& name, const std::string& value) {
     return grpc_slice_from_static_buffer(text.data(), text.size());
   };
   if (grpc_header_key_is_legal(slice(name)) == 0) {
-    return InvalidField("metadata", absl::StrCat("has the name \"", name,
-                                                 "\"; expected lower case letters, digits, and - _ ."));
+    return InvalidField("metadata",
+                        absl::StrCat("has the name \"", name,
+                                     "\"; expected lower case letters, digits, and - _ ."));
   }
   if (grpc_is_binary_header(slice(name)) == 0 &&
       grpc_header_nonbin_value_is_legal(slice(value)) == 0) {
-    return InvalidField(absl::StrCat("metadata[\"", name, "\"]"),
-                        "holds other than printable ASCII, which only a name that ends in -bin may");
+    return InvalidField(
+        absl::StrCat("metadata[\"", name, "\"]"),
+        "holds other than printable ASCII, which only a name that ends in -bin may");
   }
   return absl::OkStatus();
 }
@@ -59,7 +60,8 @@ absl::Status Prepare(const CallOptions& options, std::chrono::milliseconds defau
                      grpc::ClientContext* context) {
   const std::chrono::milliseconds timeout = options.timeout.value_or(default_timeout);
   if (timeout < kNoTimeout) {
-    return InvalidField("timeout", absl::StrCat("is ", timeout.count(), " ms; expected at least 0"));
+    return InvalidField("timeout",
+                        absl::StrCat("is ", timeout.count(), " ms; expected at least 0"));
   }
   for (const auto& [name, value] : options.metadata) {
     absl::Status status = CheckMetadata(name, value);
@@ -115,8 +117,7 @@ class Client::Impl {
  public:
   explicit Impl(ClientOptions options) : options_(std::move(options)) {
     for (int i = 0; i < options_.connections; ++i) {
-      stubs_.push_back(
-          v1::AttentionService::NewStub(MakeChannel(options_, ChannelUse::kCalls, i)));
+      stubs_.push_back(v1::AttentionService::NewStub(MakeChannel(options_, ChannelUse::kCalls, i)));
     }
     const auto control = MakeChannel(options_, ChannelUse::kControl, 0);
     control_stub_ = v1::AttentionService::NewStub(control);
@@ -146,8 +147,8 @@ class Client::Impl {
     }
     call->callback = std::move(callback);
     calls_->Add(&call->context);
-    const auto finish = [call, calls = calls_, limit = options_.max_message_bytes](
-                            const grpc::Status& grpc_status) {
+    const auto finish = [call, calls = calls_,
+                         limit = options_.max_message_bytes](const grpc::Status& grpc_status) {
       const absl::Status result_status = ToAbslStatus(grpc_status, limit);
       if (result_status.ok()) {
         call->callback(ToResult(call->response));

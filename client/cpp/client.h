@@ -9,8 +9,8 @@
 //   absl::StatusOr<attend::AttendResult> result = (*client)->Attend(args);
 //   std::vector<float> output = result->output.ToFloats();
 //
-// What a request may say is told in core/base/attention_problem.h; connections, timeouts and retries
-// in client/cpp/client_options.h; how to read an error in client/cpp/errors.h.
+// What a request may say is told in core/base/attention_problem.h; connections, timeouts and
+// retries in client/cpp/client_options.h; how to read an error in client/cpp/errors.h.
 #ifndef ATTEND_CLIENT_CPP_CLIENT_H_
 #define ATTEND_CLIENT_CPP_CLIENT_H_
 
@@ -33,8 +33,9 @@
 
 namespace attend {
 
-// A dense FLOAT32 view of `values`, which must hold exactly the shape's elements and outlive the call
-// that reads it. Of another number of elements: a view of nothing, which Attend refuses by name.
+// A dense FLOAT32 view of `values`, which must hold exactly the shape's elements and outlive the
+// call that reads it. Of another number of elements: a view of nothing, which Attend refuses by
+// name.
 TensorView FloatTensorView(std::span<const float> values, Dims shape);
 
 // What happened to a request on the server.

@@ -39,8 +39,8 @@ struct ClientOptions {
   // draining server loses no call. Costs one open stream a connection.
   bool watch_health = true;
   // A connection without an answer to a ping after `keepalive_timeout` is closed. A ping is sent
-  // after `keepalive_interval` without data: at least 10 s (servers close connections that ping more
-  // often); 0 turns pings off.
+  // after `keepalive_interval` without data: at least 10 s (servers close connections that ping
+  // more often); 0 turns pings off.
   std::chrono::milliseconds keepalive_interval{30'000};
   std::chrono::milliseconds keepalive_timeout{10'000};
   // TCP (or Unix) connections that calls are spread over, 1 to 64. One carries about 1 GB/s of
@@ -58,8 +58,8 @@ struct CallOptions {
   std::optional<std::chrono::milliseconds> timeout;
   // For Attend only.
   CallPriority priority = CallPriority::kNormal;
-  // Wait, up to the timeout, for a server that is not reachable yet, instead of failing at once with
-  // UNAVAILABLE.
+  // Wait, up to the timeout, for a server that is not reachable yet, instead of failing at once
+  // with UNAVAILABLE.
   bool wait_for_ready = false;
   // Further metadata, such as {"traceparent", "..."}: names in lower case; values are printable
   // ASCII unless the name ends in "-bin".

@@ -92,19 +92,19 @@ absl::StatusOr<std::int64_t> CheckedBytes(const NamedView& named) {
   if (!count.ok()) return count.status();
   if (view.strides.size() != view.shape.size()) {
     return InvalidField(absl::StrCat(named.field, ".strides"),
-                        absl::StrCat("are ", ShapeString(view.strides), "; expected one for each of ",
-                                     ShapeString(view.shape)));
+                        absl::StrCat("are ", ShapeString(view.strides),
+                                     "; expected one for each of ", ShapeString(view.shape)));
   }
   if (view.data == nullptr && *count > 0) {
-    return InvalidField(named.field,
-                        absl::StrCat("is missing: ", ShapeString(view.shape),
-                                     " elements at a null pointer"));
+    return InvalidField(named.field, absl::StrCat("is missing: ", ShapeString(view.shape),
+                                                  " elements at a null pointer"));
   }
   return *count * static_cast<std::int64_t>(SizeOf(view.dtype));
 }
 
 // Copies the elements of `view` below axis `axis`, row-major, and returns the end of what it wrote.
-char* CopyElements(const TensorView& view, std::size_t axis, const std::byte* source, char* target) {
+char* CopyElements(const TensorView& view, std::size_t axis, const std::byte* source,
+                   char* target) {
   const std::size_t size = SizeOf(view.dtype);
   if (axis == view.shape.size()) {
     std::memcpy(target, source, size);

@@ -15,8 +15,8 @@ namespace attend {
 // server alone: here only that the views can be read.
 //
 // Errors: INVALID_ARGUMENT that names the field, for negative or overflowing sizes, strides that do
-// not match the shape, or a null pointer to elements; RESOURCE_EXHAUSTED where the tensors alone are
-// larger than `max_message_bytes`. Nothing is copied in either case.
+// not match the shape, or a null pointer to elements; RESOURCE_EXHAUSTED where the tensors alone
+// are larger than `max_message_bytes`. Nothing is copied in either case.
 absl::Status FillRequest(const AttentionArgs& args, CallPriority priority,
                          std::int64_t max_message_bytes, v1::AttendRequest* request);
 

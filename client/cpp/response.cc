@@ -41,8 +41,8 @@ absl::StatusOr<Tensor> ToTensor(const v1::Tensor& message, absl::string_view fie
   }
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(message.data().data()),
                                          message.data().size());
-  absl::StatusOr<TensorView> view = CheckedTensorView(
-      *dtype, Dims(message.shape().begin(), message.shape().end()), bytes, field);
+  absl::StatusOr<TensorView> view =
+      CheckedTensorView(*dtype, Dims(message.shape().begin(), message.shape().end()), bytes, field);
   if (!view.ok()) return view.status();
   return Tensor{*dtype, view->shape, std::vector<std::byte>(bytes.begin(), bytes.end())};
 }

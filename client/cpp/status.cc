@@ -65,13 +65,14 @@ std::optional<std::int64_t> BrokenSizeLimit(absl::string_view message) {
   return limit;
 }
 
-// Requests past the client's own limit never leave it, so a broken limit of the same size was broken
-// by the answer.
+// Requests past the client's own limit never leave it, so a broken limit of the same size was
+// broken by the answer.
 std::string SizeLimitAdvice(std::int64_t limit, std::int64_t max_message_bytes) {
   if (limit == max_message_bytes) {
-    return absl::StrCat("; the answer is larger than this client accepts: raise its "
-                        "max_message_bytes (now ",
-                        max_message_bytes, "), or ask for less");
+    return absl::StrCat(
+        "; the answer is larger than this client accepts: raise its "
+        "max_message_bytes (now ",
+        max_message_bytes, "), or ask for less");
   }
   return absl::StrCat("; this is the server's limit: raise max_message_bytes there (now ", limit,
                       "), or send less in one request");
@@ -101,9 +102,8 @@ absl::Status ToAbslStatus(const grpc::Status& status, std::int64_t max_message_b
   const bool has_details =
       !status.error_details().empty() && error.ParseFromString(status.error_details());
   // The numbers of gRPC's codes and of Abseil's are the same.
-  absl::Status result =
-      Convert(static_cast<absl::StatusCode>(status.error_code()), message,
-              has_details ? ViolationsOf(error) : std::vector<FieldViolation>());
+  absl::Status result = Convert(static_cast<absl::StatusCode>(status.error_code()), message,
+                                has_details ? ViolationsOf(error) : std::vector<FieldViolation>());
   if (has_details) result.SetPayload(kDetailsUrl, absl::Cord(status.error_details()));
   return result;
 }

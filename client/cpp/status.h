@@ -3,7 +3,6 @@
 #define ATTEND_CLIENT_CPP_STATUS_H_
 
 #include <cstdint>
-
 #include <grpcpp/support/status.h>
 
 #include "absl/status/status.h"
