@@ -30,6 +30,7 @@ ReferenceResult ReferenceAttention(const AttentionProblem& problem);
 
 // One row of the same, step by step, for explaining. Vectors are [kv_len of the item].
 struct ReferenceRow {
+  std::vector<bool> visible;     // not excluded
   std::vector<double> products;  // q . k
   std::vector<double> scaled;
   std::vector<double> capped;

@@ -1,0 +1,108 @@
+#include "core/base/mask_view.h"
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status.h"
+
+namespace attend {
+
+namespace {
+
+constexpr std::int64_t kMaskRank = 4;
+
+absl::StatusOr<BroadcastView> Broadcast(const TensorView& mask,
+                                        std::span<const std::int64_t> target,
+                                        absl::string_view field) {
+  const absl::StatusOr<std::int64_t> count = CheckedElementCount(mask.shape, field);
+  if (!count.ok()) return count.status();
+  if (mask.rank() > kMaskRank) {
+    return InvalidField(absl::StrCat(field, ".shape"),
+                        absl::StrCat("is ", ShapeString(mask.shape), "; expected at most 4 sizes"));
+  }
+  BroadcastView view{.dtype = mask.dtype, .data = mask.data, .strides = {}};
+  const std::int64_t missing = kMaskRank - mask.rank();
+  for (std::int64_t i = 0; i < mask.rank(); ++i) {
+    const std::int64_t size = mask.shape[i];
+    const std::int64_t expected = target[i + missing];
+    if (size != 1 && size != expected) {
+      return InvalidField(absl::StrCat(field, ".shape[", i, "]"),
+                          absl::StrCat("is ", size, "; expected 1 or ", expected,
+                                       ", to broadcast to ", ShapeString(target)));
+    }
+    view.strides[i + missing] = size == 1 ? 0 : mask.strides[i];
+  }
+  return view;
+}
+
+// Finds the first element for which `bad` holds; -1 if none. Elements are visited in the order of
+// their dense index, which is what errors name.
+template <typename Bad>
+std::int64_t FindElement(const TensorView& mask, Bad bad) {
+  const std::int64_t count = mask.num_elements();
+  if (count == 0) return -1;
+  const std::int64_t columns = mask.rank() == 0 ? 1 : mask.shape.back();
+  const std::int64_t column_stride = mask.rank() == 0 ? 0 : mask.strides.back();
+  for (std::int64_t row = 0; row < count / columns; ++row) {
+    std::int64_t offset = 0;
+    std::int64_t rest = row;
+    for (std::int64_t axis = mask.rank() - 2; axis >= 0; --axis) {
+      offset += (rest % mask.shape[axis]) * mask.strides[axis];
+      rest /= mask.shape[axis];
+    }
+    for (std::int64_t column = 0; column < columns; ++column) {
+      if (bad(mask.at(offset + column * column_stride))) return row * columns + column;
+    }
+  }
+  return -1;
+}
+
+// NaN and +inf, told by their bits: an exponent of all ones, without the sign of -inf.
+bool IsNanOrPositiveInfinity(DType dtype, const std::byte* address) {
+  const float value = LoadFloat(dtype, address);
+  return std::isnan(value) || (std::isinf(value) && value > 0);
+}
+
+}  // namespace
+
+absl::StatusOr<BroadcastView> BroadcastBooleanMask(const TensorView& mask,
+                                                   std::span<const std::int64_t> target,
+                                                   absl::string_view field) {
+  if (mask.dtype != DType::kBool) {
+    return InvalidField(absl::StrCat(field, ".dtype"),
+                        absl::StrCat("is ", Name(mask.dtype), "; expected BOOL"));
+  }
+  absl::StatusOr<BroadcastView> view = Broadcast(mask, target, field);
+  if (!view.ok()) return view;
+  const std::int64_t bad = FindElement(
+      mask, [](const std::byte* address) { return std::to_integer<unsigned>(*address) > 1; });
+  if (bad >= 0) {
+    return InvalidField(absl::StrCat(field, ".data[", bad, "]"),
+                        "is neither 0 nor 1; expected a BOOL");
+  }
+  return view;
+}
+
+absl::StatusOr<BroadcastView> BroadcastAdditiveMask(const TensorView& mask,
+                                                    std::span<const std::int64_t> target,
+                                                    absl::string_view field) {
+  if (!IsFloat(mask.dtype)) {
+    return InvalidField(
+        absl::StrCat(field, ".dtype"),
+        absl::StrCat("is ", Name(mask.dtype), "; expected FLOAT32, BFLOAT16 or FLOAT16"));
+  }
+  absl::StatusOr<BroadcastView> view = Broadcast(mask, target, field);
+  if (!view.ok()) return view;
+  const DType dtype = mask.dtype;
+  const std::int64_t bad = FindElement(
+      mask, [dtype](const std::byte* address) { return IsNanOrPositiveInfinity(dtype, address); });
+  if (bad >= 0) {
+    return InvalidField(absl::StrCat(field, ".data[", bad, "]"),
+                        "is NaN or +inf; expected a finite number or -inf");
+  }
+  return view;
+}
+
+}  // namespace attend
