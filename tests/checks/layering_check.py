@@ -73,20 +73,25 @@ LAYERS = (
         ("absl",),
     ),
     Layer("core/kv/", ("core/attention/", "core/executor/", "core/base/"), ("absl",)),
+    Layer("server/settings/", ("core/base/",), ("absl", "json", "cli11")),
+    Layer(
+        "server/observe/",
+        ("core/base/",),
+        ("absl", "json", "grpc", "spdlog", "prometheus", "civetweb"),
+    ),
+    Layer("server/schedule/", ("core/", "server/observe/"), ("absl",)),
+    Layer("server/wire/", ("core/", "server/schedule/", "proto"), ("absl", "grpc", "protobuf")),
+    Layer(
+        "server/rpc/",
+        ("core/", "server/wire/", "server/schedule/", "server/observe/", "proto"),
+        ("absl", "grpc", "protobuf", "spdlog"),
+    ),
+    Layer("server/secure/", ("core/base/", "server/observe/"), ("absl", "grpc", "openssl", "spdlog")),
+    # What puts the parts together: server/process/ and main.
     Layer(
         "server/",
         ("core/", "server/", "proto"),
-        (
-            "absl",
-            "json",
-            "grpc",
-            "protobuf",
-            "spdlog",
-            "prometheus",
-            "civetweb",
-            "cli11",
-            "openssl",
-        ),
+        ("absl", "json", "grpc", "protobuf", "spdlog", "prometheus", "civetweb", "openssl"),
     ),
     Layer(
         "client/",
