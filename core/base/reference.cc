@@ -102,8 +102,7 @@ void FillOutput(const AttentionProblem& problem, std::int64_t b, std::int64_t he
     if (!result.visible[key]) continue;
     for (std::int64_t d = 0; d < problem.value_dim(); ++d) {
       const double value = Element(item.value, kv_head, key, d);
-      const bool adds_itself = !std::isfinite(value) && result.biased[key] > -kInfinity;
-      result.output[d] += adds_itself ? value : result.weights[key] * value;
+      result.output[d] += std::isfinite(value) ? result.weights[key] * value : value;
       result.magnitude[d] += result.weights[key] * std::abs(value);
     }
   }

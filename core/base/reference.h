@@ -22,8 +22,8 @@ struct ReferenceResult {
 
 // Computes the formula at the top of attention_problem.h, element by element.
 //
-// Edges: a visible non-finite value row adds itself where its key's score is not -inf (a positive
-// weight times infinity is infinity, however small the weight), as the kernels do.
+// Edges: a visible value that is not finite adds itself, since a weight is positive however small
+// it is, as the kernels do. A row with a NaN or +inf score is all NaN.
 // Memory: the result and one row of scores. Cost: O(batch * query_heads * query_len * kv_len *
 // dim). Thread-safety: pure.
 ReferenceResult ReferenceAttention(const AttentionProblem& problem);

@@ -1,0 +1,131 @@
+#include "core/attention/key_value.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "core/simd/convert.h"
+
+namespace attend {
+
+namespace {
+
+// Rows that one unit gathers: enough to pay for a task, few enough to spread a long context.
+constexpr std::int64_t kRowsPerUnit = 1024;
+static_assert(kRowsPerUnit % kKeyStep == 0);
+
+// Whether all items read one and the same tensor (K or V of batch 1).
+bool ItemsShare(const AttentionProblem& problem, TensorView AttentionItem::*which) {
+  if (problem.layout() == Layout::kPacked || problem.batch() < 2) return false;
+  const std::byte* first = (problem.items()[0].*which).data;
+  return std::all_of(problem.items().begin(), problem.items().end(),
+                     [&](const AttentionItem& item) { return (item.*which).data == first; });
+}
+
+// The view of the source that an item reads: for a shared one, that of the longest item.
+std::vector<TensorView> SourceViews(const AttentionProblem& problem,
+                                    TensorView AttentionItem::*which) {
+  std::vector<TensorView> views;
+  const bool shared = ItemsShare(problem, which);
+  for (const AttentionItem& item : problem.items()) {
+    const TensorView& view = item.*which;
+    if (!shared || views.empty()) {
+      views.push_back(view);
+    } else if (view.shape[1] > views[0].shape[1]) {
+      views[0] = view;
+    }
+  }
+  return views;
+}
+
+}  // namespace
+
+bool LoadStridedRow(const TensorView& view, std::int64_t head, std::int64_t row, std::int64_t count,
+                    float* target) {
+  const std::int64_t offset = head * view.strides[0] + row * view.strides[1];
+  if (view.strides[2] == 1 || count == 1) {
+    return LoadRow(view.dtype, view.at(offset), count, target);
+  }
+  bool finite = true;
+  for (std::int64_t i = 0; i < count; ++i) {
+    target[i] = LoadFloat(view.dtype, view.at(offset + i * view.strides[2]));
+    finite = finite && std::isfinite(target[i]);
+  }
+  return finite;
+}
+
+GatheredRows::GatheredRows(const AttentionProblem& problem, TensorView AttentionItem::*which)
+    : heads_(problem.kv_heads()), shared_(ItemsShare(problem, which)) {
+  for (TensorView& view : SourceViews(problem, which)) {
+    Source source{
+        .view = view, .padded_length = RoundUp(view.shape[1], kKeyStep), .first_row = total_rows_};
+    dim_ = view.shape[2];
+    total_rows_ += heads_ * source.padded_length;
+    const auto index = static_cast<std::int64_t>(sources_.size());
+    for (std::int64_t head = 0; head < heads_; ++head) {
+      for (std::int64_t begin = 0; begin < source.padded_length; begin += kRowsPerUnit) {
+        units_.push_back({index, head, begin});
+      }
+    }
+    sources_.push_back(std::move(source));
+  }
+  padded_dim_ = RoundUp(dim_, kDimStep);
+}
+
+std::int64_t GatheredRows::FloatsNeeded(const AttentionProblem& problem,
+                                        TensorView AttentionItem::*which) {
+  std::int64_t floats = 0;
+  for (const TensorView& view : SourceViews(problem, which)) {
+    floats +=
+        problem.kv_heads() * RoundUp(view.shape[1], kKeyStep) * RoundUp(view.shape[2], kDimStep);
+  }
+  return floats;
+}
+
+bool GatheredRows::Allocate() {
+  try {
+    non_finite_.assign(total_rows_ / kKeyStep, 0);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  buffer_ = AlignedBuffer(total_rows_ * padded_dim_);
+  return buffer_.ok();
+}
+
+void GatheredRows::RunUnit(std::int64_t unit) {
+  const auto [source_index, head, begin] = units_[unit];
+  const Source& source = sources_[source_index];
+  const std::int64_t length = source.view.shape[1];
+  const std::int64_t end = std::min(begin + kRowsPerUnit, source.padded_length);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t index = RowIndex(source, head, row);
+    float* target = buffer_.data() + index * padded_dim_;
+    const std::int64_t filled = row < length ? dim_ : 0;
+    std::fill(target + filled, target + padded_dim_, 0.0f);
+    if (filled > 0 && !LoadStridedRow(source.view, head, row, dim_, target)) {
+      ZeroNonFinite(target, dim_);
+      non_finite_[index / kKeyStep] = 1;
+    }
+  }
+}
+
+const float* GatheredRows::Rows(std::int64_t item, std::int64_t head, std::int64_t begin) const {
+  return buffer_.data() + RowIndex(SourceOf(item), head, begin) * padded_dim_;
+}
+
+bool GatheredRows::AnyNonFinite(std::int64_t item, std::int64_t head, std::int64_t begin,
+                                std::int64_t count) const {
+  const std::int64_t first = RowIndex(SourceOf(item), head, begin);
+  return std::any_of(non_finite_.begin() + first / kKeyStep,
+                     non_finite_.begin() + RoundUp(first + count, kKeyStep) / kKeyStep,
+                     [](std::uint8_t flag) { return flag != 0; });
+}
+
+void GatheredRows::LoadOriginal(std::int64_t item, std::int64_t head, std::int64_t row,
+                                float* target) const {
+  const Source& source = SourceOf(item);
+  std::fill(target + dim_, target + padded_dim_, 0.0f);
+  LoadStridedRow(source.view, head, row, dim_, target);
+}
+
+}  // namespace attend

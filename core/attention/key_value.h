@@ -1,0 +1,104 @@
+// Where the kernel reads keys and values from.
+#ifndef ATTEND_CORE_ATTENTION_KEY_VALUE_H_
+#define ATTEND_CORE_ATTENTION_KEY_VALUE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/aligned_buffer.h"
+#include "core/base/attention_problem.h"
+
+namespace attend {
+
+// Keys come in steps of this many rows: lengths are padded to it, tiles are multiples of it.
+inline constexpr std::int64_t kKeyStep = 64;
+
+// Head sizes are padded to this many floats.
+inline constexpr std::int64_t kDimStep = 16;
+
+constexpr std::int64_t RoundUp(std::int64_t value, std::int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+// The rows of one tensor (keys or values) of all items, in the one form that the kernel reads:
+// float32, dense [rows, padded_dim], zeros in the padding, and zeros in place of what is not
+// finite. Whoever sees a row that is flagged asks for the row as it came.
+// Thread-safety: readers may be used from any thread.
+class RowReader {
+ public:
+  virtual ~RowReader() = default;
+
+  virtual std::int64_t padded_dim() const = 0;
+
+  // Rows [begin, begin + count), for begin a multiple of kKeyStep and count up to the item's length
+  // rounded up to kKeyStep; rows past the length are finite.
+  virtual const float* Rows(std::int64_t item, std::int64_t head, std::int64_t begin) const = 0;
+
+  // Whether any of the rows [begin, begin + count) held something not finite.
+  virtual bool AnyNonFinite(std::int64_t item, std::int64_t head, std::int64_t begin,
+                            std::int64_t count) const = 0;
+
+  // One row as it came, padded_dim floats.
+  virtual void LoadOriginal(std::int64_t item, std::int64_t head, std::int64_t row,
+                            float* target) const = 0;
+};
+
+// Rows gathered from a request's tensor, in units that may run on any thread in any order.
+// Memory: the sum over sources of heads * padded length * padded_dim floats, where items that share
+// a source (K and V of batch 1) share its rows.
+class GatheredRows : public RowReader {
+ public:
+  // `which` is &AttentionItem::key or &AttentionItem::value. `problem` must outlive it.
+  GatheredRows(const AttentionProblem& problem, TensorView AttentionItem::*which);
+
+  static std::int64_t FloatsNeeded(const AttentionProblem& problem,
+                                   TensorView AttentionItem::*which);
+
+  // False if memory could not be had.
+  bool Allocate();
+
+  std::int64_t num_units() const { return static_cast<std::int64_t>(units_.size()); }
+  void RunUnit(std::int64_t unit);
+
+  std::int64_t padded_dim() const override { return padded_dim_; }
+  const float* Rows(std::int64_t item, std::int64_t head, std::int64_t begin) const override;
+  bool AnyNonFinite(std::int64_t item, std::int64_t head, std::int64_t begin,
+                    std::int64_t count) const override;
+  void LoadOriginal(std::int64_t item, std::int64_t head, std::int64_t row,
+                    float* target) const override;
+
+ private:
+  struct Source {
+    TensorView view;  // [heads, length, dim]
+    std::int64_t padded_length = 0;
+    std::int64_t first_row = 0;  // in the buffer, of head 0
+  };
+  struct Unit {
+    std::int64_t source;
+    std::int64_t head;
+    std::int64_t begin;
+  };
+
+  const Source& SourceOf(std::int64_t item) const { return sources_[shared_ ? 0 : item]; }
+  std::int64_t RowIndex(const Source& source, std::int64_t head, std::int64_t row) const {
+    return source.first_row + head * source.padded_length + row;
+  }
+
+  std::int64_t heads_ = 0;
+  std::int64_t dim_ = 0;
+  std::int64_t padded_dim_ = 0;
+  std::int64_t total_rows_ = 0;
+  bool shared_ = false;
+  std::vector<Source> sources_;
+  std::vector<Unit> units_;
+  std::vector<std::uint8_t> non_finite_;  // one for each kKeyStep rows
+  AlignedBuffer buffer_;
+};
+
+// Reads `count` elements of a strided row as float32; returns whether all are finite.
+bool LoadStridedRow(const TensorView& view, std::int64_t head, std::int64_t row, std::int64_t count,
+                    float* target);
+
+}  // namespace attend
+
+#endif  // ATTEND_CORE_ATTENTION_KEY_VALUE_H_

@@ -1,0 +1,370 @@
+#include "core/attention/tile_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "core/simd/convert.h"
+
+namespace attend {
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kLog2E = std::numbers::log2e_v<float>;
+
+// Below this a scale is applied on its own: folded into a factor of base 2 it could vanish.
+constexpr float kSmallestFoldedScale = 1e-30f;
+
+// Whether product and softmax are joined by a positive factor and nothing else.
+bool IsPlain(const AttentionProblem& problem) {
+  return problem.softcap() == 0 && !problem.has_alibi() && !problem.boolean_mask().has_value() &&
+         !problem.additive_mask().has_value() && !problem.block_mask().has_value() &&
+         problem.scale() > kSmallestFoldedScale;
+}
+
+}  // namespace
+
+std::int64_t QueryTileRows(std::int64_t rows) { return rows <= 16 ? 16 : kMaxQueryTile; }
+
+std::int64_t RowsOfItem(const AttentionProblem& problem, const AttentionItem& item) {
+  return item.query_len * problem.group_size();
+}
+
+bool TileScratch::Reserve(std::int64_t padded_head_dim, std::int64_t padded_value_dim) {
+  if (padded_head_dim > head_dim_ || padded_value_dim > value_dim_) {
+    const std::int64_t head_dim = std::max(padded_head_dim, head_dim_);
+    const std::int64_t value_dim = std::max(padded_value_dim, value_dim_);
+    head_dim_ = value_dim_ = 0;  // so that a failure is tried again
+    query = AlignedBuffer(kMaxQueryTile * head_dim);
+    output = AlignedBuffer(kMaxQueryTile * value_dim);
+    scores = AlignedBuffer(kMaxQueryTile * kMaxKeyTile);
+    bias = AlignedBuffer(kMaxKeyTile);
+    row = AlignedBuffer(std::max({head_dim, value_dim, kMaxKeyTile}));
+    if (!query.ok() || !output.ok() || !scores.ok() || !bias.ok() || !row.ok()) return false;
+    std::fill(bias.data(), bias.data() + kMaxKeyTile, 0.0f);
+    head_dim_ = head_dim;
+    value_dim_ = value_dim;
+  }
+  return true;
+}
+
+TileKernel::TileKernel(const TileContext& context, TileScratch& scratch, std::int64_t item,
+                       std::int64_t kv_head, std::int64_t tile)
+    : context_(context),
+      problem_(context.problem),
+      scratch_(scratch),
+      item_index_(item),
+      item_(context.problem.items()[item]),
+      kv_head_(kv_head),
+      head_dim_(context.keys.padded_dim()),
+      value_dim_(context.values.padded_dim()),
+      tile_rows_(QueryTileRows(RowsOfItem(context.problem, item_))),
+      plain_(IsPlain(context.problem)) {
+  first_row_ = tile * tile_rows_;
+  num_rows_ = std::min(tile_rows_, RowsOfItem(problem_, item_) - first_row_);
+  const std::int64_t group = problem_.group_size();
+  keys_ = {item_.kv_len, 0};
+  for (std::int64_t r = 0; r < num_rows_; ++r) {
+    Row& row = rows_[r];
+    row.query = (first_row_ + r) / group;
+    row.head = kv_head_ * group + (first_row_ + r) % group;
+    row.keys = problem_.VisibleKeys(item_, row.query);
+    row.state = {.maximum = -kInfinity, .sum = 0};
+    if (row.keys.begin >= row.keys.end) continue;
+    keys_.begin = std::min(keys_.begin, row.keys.begin);
+    keys_.end = std::max(keys_.end, row.keys.end);
+  }
+  keys_.begin = keys_.begin / kKeyStep * kKeyStep;
+}
+
+absl::Status TileKernel::Run() {
+  PackQueries();
+  bool first = true;
+  for (std::int64_t key = keys_.begin; key < keys_.end;) {
+    if (context_.should_stop && context_.should_stop()) {
+      return absl::CancelledError("the request was given up");
+    }
+    const std::int64_t count = std::min(kMaxKeyTile, RoundUp(keys_.end - key, kKeyStep));
+    if (!BlocksExclude(key, count)) {
+      absl::Status status = RunKeyTile(key, count, first);
+      if (!status.ok()) return status;
+      first = false;
+    }
+    key += count;
+  }
+  if (first) std::fill_n(scratch_.output.data(), num_rows_ * value_dim_, 0.0f);
+  for (std::int64_t r = 0; r < num_rows_; ++r) Normalize(rows_[r]);
+  StoreRows();
+  return StoreDetails();
+}
+
+void TileKernel::PackQueries() {
+  for (std::int64_t r = 0; r < tile_rows_; ++r) {
+    float* target = scratch_.query.data() + r * head_dim_;
+    const std::int64_t filled = r < num_rows_ ? problem_.head_dim() : 0;
+    std::fill(target + filled, target + head_dim_, 0.0f);
+    if (filled > 0) LoadStridedRow(item_.query, rows_[r].head, rows_[r].query, filled, target);
+  }
+}
+
+absl::Status TileKernel::Multiply(std::int64_t n, std::int64_t k, bool transpose, bool accumulate,
+                                  const float* a, const float* b, float* c) {
+  absl::StatusOr<const TileGemm*> gemm =
+      context_.gemms.Get({.m = static_cast<std::int32_t>(tile_rows_),
+                          .n = static_cast<std::int32_t>(n),
+                          .k = static_cast<std::int32_t>(k),
+                          .transpose_b = transpose,
+                          .accumulate = accumulate});
+  if (!gemm.ok()) return gemm.status();
+  return scratch_.runner.Run(**gemm, a, b, c);
+}
+
+// The products of the tile's queries with `count` keys, into scratch_.scores [tile_rows, count].
+absl::Status TileKernel::Scores(std::int64_t first_key, std::int64_t count) {
+  absl::Status status =
+      Multiply(count, head_dim_, /*transpose=*/true, /*accumulate=*/false, scratch_.query.data(),
+               context_.keys.Rows(item_index_, kv_head_, first_key), scratch_.scores.data());
+  if (status.ok() && context_.keys.AnyNonFinite(item_index_, kv_head_, first_key, count)) {
+    RescoreNonFiniteKeys(first_key, count);
+  }
+  return status;
+}
+
+absl::Status TileKernel::RunKeyTile(std::int64_t first_key, std::int64_t count, bool first) {
+  absl::Status status = Scores(first_key, count);
+  if (!status.ok()) return status;
+  float corrections[kMaxQueryTile];
+  for (std::int64_t r = 0; r < num_rows_; ++r) {
+    corrections[r] = SoftmaxRowStep(rows_[r], first_key, count, scratch_.scores.data() + r * count);
+  }
+  if (!first) ScaleRows(corrections, num_rows_, value_dim_, scratch_.output.data());
+  return Multiply(value_dim_, count, /*transpose=*/false, /*accumulate=*/!first,
+                  scratch_.scores.data(), context_.values.Rows(item_index_, kv_head_, first_key),
+                  scratch_.output.data());
+}
+
+// Keys that are not finite took part in the product as zeros: gives them the scores that they have.
+// Rows that do not see them lose these again to -inf.
+void TileKernel::RescoreNonFiniteKeys(std::int64_t first_key, std::int64_t count) {
+  float* key = scratch_.row.data();
+  const std::int64_t last = std::min(first_key + count, item_.kv_len);
+  for (std::int64_t j = first_key; j < last; ++j) {
+    context_.keys.LoadOriginal(item_index_, kv_head_, j, key);
+    if (std::all_of(key, key + head_dim_, [](float k) { return std::isfinite(k); })) continue;
+    for (std::int64_t r = 0; r < num_rows_; ++r) {
+      const float* query = scratch_.query.data() + r * head_dim_;
+      float product = 0;
+      for (std::int64_t d = 0; d < problem_.head_dim(); ++d) product += query[d] * key[d];
+      scratch_.scores.data()[r * count + j - first_key] = product;
+    }
+  }
+}
+
+TileKernel::Columns TileKernel::ColumnsOf(const Row& row, std::int64_t first_key,
+                                          std::int64_t count) const {
+  const std::int64_t begin = std::clamp<std::int64_t>(row.keys.begin - first_key, 0, count);
+  return {begin, std::clamp<std::int64_t>(row.keys.end - first_key, begin, count)};
+}
+
+float TileKernel::SoftmaxRowStep(Row& row, std::int64_t first_key, std::int64_t count,
+                                 float* scores) {
+  const Columns columns = ColumnsOf(row, first_key, count);
+  float factor = problem_.scale() * kLog2E;
+  bool sees_any = columns.begin < columns.end;
+  if (!plain_ && sees_any) {
+    ScoreTransform transform = TransformOf(row, first_key);
+    if (HasBias()) {
+      BuildBias(row, first_key, columns, scratch_.bias.data());
+      transform.bias = scratch_.bias.data();
+    }
+    sees_any = TransformScores(transform, columns.begin, columns.end, scores);
+  }
+  if (!plain_) factor = kLog2E;
+  row.sees_any = row.sees_any || sees_any;
+  return SoftmaxStep(factor, columns.begin, columns.end, count, scores, row.state);
+}
+
+ScoreTransform TileKernel::TransformOf(const Row& row, std::int64_t first_key) const {
+  return {.scale = problem_.scale(),
+          .softcap = problem_.softcap(),
+          .alibi_slope = problem_.alibi_slope(item_index_, row.head),
+          .position = static_cast<float>(row.query + item_.offset - first_key)};
+}
+
+bool TileKernel::HasBias() const {
+  return problem_.boolean_mask().has_value() || problem_.additive_mask().has_value() ||
+         problem_.block_mask().has_value();
+}
+
+// Whether blocks exclude all of the tile's rows from `count` keys.
+bool TileKernel::BlocksExclude(std::int64_t first_key, std::int64_t count) const {
+  if (!problem_.block_mask().has_value()) return false;
+  const BlockMaskView& mask = *problem_.block_mask();
+  const std::int64_t first = first_key / mask.key_block_size;
+  const std::int64_t last = (std::min(first_key + count, item_.kv_len) - 1) / mask.key_block_size;
+  for (std::int64_t r = 0; r < num_rows_; ++r) {
+    const std::int64_t query_block = rows_[r].query / mask.query_block_size;
+    for (std::int64_t block = first; block <= last; ++block) {
+      const std::byte on = *mask.blocks.at(item_index_, rows_[r].head, query_block, block);
+      if (on != std::byte{0}) return false;
+    }
+  }
+  return true;
+}
+
+// What masks and blocks add to the scores of the columns: finite values, and -inf to exclude.
+void TileKernel::BuildBias(const Row& row, std::int64_t first_key, Columns columns,
+                           float* bias) const {
+  const std::int64_t count = columns.end - columns.begin;
+  const std::int64_t key = first_key + columns.begin;
+  float* out = bias + columns.begin;
+  std::fill(out, out + count, 0.0f);
+  if (problem_.additive_mask().has_value()) {
+    const BroadcastView& mask = *problem_.additive_mask();
+    const std::byte* source = mask.at(item_index_, row.head, row.query, key);
+    if (mask.strides[3] == 1) {
+      LoadRow(mask.dtype, source, count, out);
+    } else {
+      const std::int64_t step = mask.strides[3] * static_cast<std::int64_t>(SizeOf(mask.dtype));
+      for (std::int64_t j = 0; j < count; ++j) out[j] = LoadFloat(mask.dtype, source + j * step);
+    }
+  }
+  if (problem_.boolean_mask().has_value()) {
+    const BroadcastView& mask = *problem_.boolean_mask();
+    const std::byte* source = mask.at(item_index_, row.head, row.query, key);
+    for (std::int64_t j = 0; j < count; ++j) {
+      out[j] = source[j * mask.strides[3]] == std::byte{0} ? -kInfinity : out[j];
+    }
+  }
+  if (!problem_.block_mask().has_value()) return;
+  const BlockMaskView& mask = *problem_.block_mask();
+  for (std::int64_t j = 0; j < count;) {
+    const std::int64_t block = (key + j) / mask.key_block_size;
+    const std::int64_t next = std::min(count, (block + 1) * mask.key_block_size - key);
+    const std::byte on =
+        *mask.blocks.at(item_index_, row.head, row.query / mask.query_block_size, block);
+    if (on == std::byte{0}) std::fill(out + j, out + next, -kInfinity);
+    j = next;
+  }
+}
+
+bool TileKernel::Visible(const Row& row, std::int64_t key) const {
+  if (key < row.keys.begin || key >= row.keys.end) return false;
+  float bias = 0;
+  BuildBias(row, key, {0, 1}, &bias);
+  return bias != -kInfinity;
+}
+
+// Settles the row's denominator.
+void TileKernel::Normalize(Row& row) {
+  if (row.state.maximum == -kInfinity && row.sees_any) row.state.sum = kNan;
+  if (row.state.maximum == -kInfinity && !row.sees_any) return;  // inverse 0: zeros
+  // In double: a sink far above the scores may overflow float, and then the weights are 0.
+  const double sink = static_cast<double>(problem_.sink(row.head)) * std::numbers::log2e;
+  const double denominator = row.state.sum + std::exp2(sink - row.state.maximum);
+  row.inverse = static_cast<float>(1.0 / denominator);
+}
+
+void TileKernel::StoreRows() {
+  const DType dtype = problem_.output_dtype();
+  const auto size = static_cast<std::int64_t>(SizeOf(dtype));
+  const bool non_finite =
+      keys_.end > keys_.begin &&
+      context_.values.AnyNonFinite(item_index_, kv_head_, keys_.begin, keys_.end - keys_.begin);
+  for (std::int64_t r = 0; r < num_rows_; ++r) {
+    Row& row = rows_[r];
+    float* output = scratch_.output.data() + r * value_dim_;
+    float inverse = row.inverse;
+    if (non_finite) {
+      ScaleRows(&inverse, 1, value_dim_, output);
+      inverse = 1;
+      AddNonFiniteValues(row, output);
+    }
+    const std::int64_t at = problem_.OutputOffset(item_index_, row.head, row.query);
+    StoreRow(dtype, output, inverse, problem_.value_dim(), context_.outputs.output + at * size);
+    if (context_.outputs.lse == nullptr) continue;
+    const double lse =
+        (row.state.maximum + std::log2(static_cast<double>(row.state.sum))) * std::numbers::ln2;
+    const std::int64_t lse_at = problem_.LseOffset(item_index_, row.head, row.query);
+    StoreUnaligned(context_.outputs.lse + lse_at * static_cast<std::int64_t>(sizeof(float)),
+                   row.sees_any ? static_cast<float>(lse) : -kInfinity);
+  }
+}
+
+// Values that are not finite took part in the product as zeros: adds them to a row, already
+// normalised, that sees them. A weight is positive, so it makes of an infinity an infinity.
+void TileKernel::AddNonFiniteValues(const Row& row, float* output) {
+  float* value = scratch_.row.data();
+  for (std::int64_t key = row.keys.begin; key < row.keys.end; ++key) {
+    const std::int64_t step = key / kKeyStep * kKeyStep;
+    if (!context_.values.AnyNonFinite(item_index_, kv_head_, step, kKeyStep)) {
+      key = step + kKeyStep - 1;
+      continue;
+    }
+    context_.values.LoadOriginal(item_index_, kv_head_, key, value);
+    const bool finite =
+        std::all_of(value, value + problem_.value_dim(), [](float v) { return std::isfinite(v); });
+    if (finite || !Visible(row, key)) continue;
+    for (std::int64_t d = 0; d < problem_.value_dim(); ++d) {
+      if (!std::isfinite(value[d])) output[d] += value[d];
+    }
+  }
+}
+
+// Scores and weights, where they are asked for: a second look at the keys, now that the rows'
+// denominators are known.
+absl::Status TileKernel::StoreDetails() {
+  if (context_.outputs.weights == nullptr && context_.outputs.scores == nullptr) {
+    return absl::OkStatus();
+  }
+  for (std::int64_t key = 0; key < item_.kv_len;) {
+    const std::int64_t count = std::min(kMaxKeyTile, RoundUp(item_.kv_len - key, kKeyStep));
+    absl::Status status = Scores(key, count);
+    if (!status.ok()) return status;
+    for (std::int64_t r = 0; r < num_rows_; ++r) {
+      StoreDetailRow(rows_[r], key, count, scratch_.scores.data() + r * count);
+    }
+    key += count;
+  }
+  return absl::OkStatus();
+}
+
+void TileKernel::StoreDetailRow(const Row& row, std::int64_t first_key, std::int64_t count,
+                                float* scores) {
+  const Columns columns = ColumnsOf(row, first_key, count);
+  const std::int64_t valid = std::min(count, item_.kv_len - first_key);
+  const ScoreStage stage = problem_.score_stage();
+  const std::int64_t at =
+      ((item_index_ * problem_.query_heads() + row.head) * problem_.query_len() + row.query) *
+          problem_.kv_len() +
+      first_key;
+  ScoreTransform transform = TransformOf(row, first_key);
+  float* bias = scratch_.bias.data();
+  const auto store_scores = [&](std::int64_t begin, std::int64_t end, const float* from) {
+    StoreRow(DType::kFloat32, from + begin, 1.0f, end - begin,
+             context_.outputs.scores + (at + begin) * static_cast<std::int64_t>(sizeof(float)));
+  };
+  if (stage == ScoreStage::kScaled || stage == ScoreStage::kCapped) {
+    float* copy = scratch_.row.data();
+    std::copy(scores, scores + count, copy);
+    ScoreTransform partial{.scale = transform.scale};
+    if (stage == ScoreStage::kCapped) partial.softcap = transform.softcap;
+    TransformScores(partial, 0, valid, copy);
+    store_scores(0, valid, copy);
+  }
+  BuildBias(row, first_key, columns, bias);
+  transform.bias = bias;
+  TransformScores(transform, columns.begin, columns.end, scores);
+  if (stage == ScoreStage::kBiased) store_scores(columns.begin, columns.end, scores);
+  if (context_.outputs.weights == nullptr) return;
+  for (std::int64_t j = columns.begin; j < columns.end; ++j) {
+    const float weight = std::exp2(scores[j] * kLog2E - row.state.maximum) * row.inverse;
+    StoreUnaligned(context_.outputs.weights + (at + j) * static_cast<std::int64_t>(sizeof(float)),
+                   bias[j] == -kInfinity ? 0.0f : weight);
+  }
+}
+
+}  // namespace attend

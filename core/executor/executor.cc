@@ -1,0 +1,135 @@
+#include "core/executor/executor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <memory>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <tbb/global_control.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+#include <tbb/task_scheduler_observer.h>
+#include <unistd.h>
+#include <vector>
+
+#include "core/executor/cpu_limits.h"
+
+namespace attend {
+
+namespace {
+
+// Names the workers, and makes them yield to the threads that answer callers.
+class WorkerObserver : public tbb::task_scheduler_observer {
+ public:
+  WorkerObserver(tbb::task_arena& arena, int nice) : task_scheduler_observer(arena), nice_(nice) {
+    observe(true);
+  }
+  ~WorkerObserver() override { observe(false); }
+
+  void on_scheduler_entry(bool is_worker) override {
+    if (!is_worker) return;
+    pthread_setname_np(pthread_self(), "attend-compute");
+    // Linux keeps a nice value for each thread; raising it needs no privilege. Set, not added: a
+    // worker may enter more than once.
+    if (nice_ > 0) setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice_);
+  }
+
+ private:
+  const int nice_;
+};
+
+// A job on its way through its stages.
+struct RunningJob {
+  TileJob* job = nullptr;
+  int stage = 0;
+  std::int64_t num_units = 0;         // of the stage
+  std::int64_t first = 0;             // of the stage's units in the region
+  std::atomic<std::int64_t> left{0};  // units of the stage that have not finished
+};
+
+}  // namespace
+
+class Executor::Impl {
+ public:
+  explicit Impl(const ExecutorOptions& options)
+      : threads_(options.threads > 0 ? options.threads : UsableCpus()),
+        // TBB's own default ignores the quota; every slot is for a worker, since callers of Run
+        // wait outside the arena.
+        parallelism_(tbb::global_control::max_allowed_parallelism, threads_ + 1),
+        arena_(threads_, /*reserved_for_masters=*/0),
+        observer_(arena_, options.nice) {}
+
+  int num_threads() const { return threads_; }
+
+  void Run(std::span<TileJob* const> jobs) {
+    std::vector<std::unique_ptr<RunningJob>> running;
+    for (TileJob* job : jobs) {
+      running.push_back(std::make_unique<RunningJob>());
+      running.back()->job = job;
+    }
+    while (!running.empty()) {
+      RunStage(running);
+      std::erase_if(running, [](const auto& entry) { return entry->job == nullptr; });
+    }
+  }
+
+ private:
+  // Runs the current stage of every job in one parallel region.
+  void RunStage(std::vector<std::unique_ptr<RunningJob>>& running) {
+    std::int64_t total = 0;
+    for (auto& entry : running) {
+      entry->num_units = entry->job->num_units(entry->stage);
+      entry->first = total;
+      entry->left = entry->num_units;
+      total += entry->num_units;
+    }
+    // Stages without units end here, since no unit ends them.
+    for (auto& entry : running) {
+      if (entry->num_units == 0) EndStage(*entry);
+    }
+    if (total == 0) return;
+    RunInArena(total, [&](std::int64_t unit) {
+      const auto after = std::upper_bound(
+          running.begin(), running.end(), unit,
+          [](std::int64_t value, const auto& entry) { return value < entry->first; });
+      // Of several jobs that begin at one place, all but the last are empty.
+      RunningJob& entry = **(after - 1);
+      entry.job->RunUnit(entry.stage, unit - entry.first,
+                         tbb::this_task_arena::current_thread_index());
+      if (entry.left.fetch_sub(1, std::memory_order_acq_rel) == 1) EndStage(entry);
+    });
+  }
+
+  static void EndStage(RunningJob& entry) {
+    if (++entry.stage < entry.job->num_stages()) return;
+    entry.job->Finish();
+    entry.job = nullptr;
+  }
+
+  // The caller waits and never computes: its thread is not one of the workers and has no scratch.
+  template <typename Body>
+  void RunInArena(std::int64_t total, const Body& body) {
+    // Owned by the task too: the waiter may return while the task still is in set_value.
+    auto finished = std::make_shared<std::promise<void>>();
+    arena_.enqueue([finished, total, &body] {
+      tbb::parallel_for(std::int64_t{0}, total, body, tbb::simple_partitioner());
+      finished->set_value();
+    });
+    finished->get_future().wait();
+  }
+
+  const int threads_;
+  tbb::global_control parallelism_;
+  tbb::task_arena arena_;
+  WorkerObserver observer_;
+};
+
+Executor::Executor(const ExecutorOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Executor::~Executor() = default;
+
+int Executor::num_threads() const { return impl_->num_threads(); }
+
+void Executor::Run(std::span<TileJob* const> jobs) { impl_->Run(jobs); }
+
+}  // namespace attend

@@ -1,0 +1,161 @@
+#include "core/simd/convert.h"
+
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/simd/convert.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attend {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::CappedTag<float, 16>;
+using BitsTag = hn::RebindToUnsigned<FloatTag>;
+using HalfTag = hn::Rebind<std::uint16_t, FloatTag>;
+using FloatVector = hn::Vec<FloatTag>;
+using BitsVector = hn::Vec<BitsTag>;
+
+// Targets that convert float16 in hardware, as IEEE 754 says. The portable conversions of
+// core/base/dtype.h are as exact, and serve the others.
+#undef ATTEND_NATIVE_FLOAT16
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#define ATTEND_NATIVE_FLOAT16 1
+#else
+#define ATTEND_NATIVE_FLOAT16 0
+#endif
+
+HWY_INLINE FloatVector LoadFloats(const std::byte* source) {
+  return hn::LoadU(FloatTag(), reinterpret_cast<const float*>(source));
+}
+
+HWY_INLINE FloatVector LoadBFloat16s(const std::byte* source) {
+  const auto bits = hn::LoadU(HalfTag(), reinterpret_cast<const std::uint16_t*>(source));
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(BitsTag(), bits)));
+}
+
+#if ATTEND_NATIVE_FLOAT16
+HWY_INLINE FloatVector LoadFloat16s(const std::byte* source) {
+  const hn::Rebind<hwy::float16_t, FloatTag> dh;
+  return hn::PromoteTo(FloatTag(), hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(source)));
+}
+
+HWY_INLINE void StoreFloat16s(FloatVector v, std::byte* target) {
+  const hn::Rebind<hwy::float16_t, FloatTag> dh;
+  hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(target));
+}
+#endif
+
+HWY_INLINE void StoreFloats(FloatVector v, std::byte* target) {
+  hn::StoreU(v, FloatTag(), reinterpret_cast<float*>(target));
+}
+
+// Rounds to nearest, ties to even; a NaN is made quiet, so that cutting its bits leaves a NaN.
+HWY_INLINE void StoreBFloat16s(FloatVector v, std::byte* target) {
+  const BitsTag du;
+  const BitsVector bits = hn::BitCast(du, v);
+  const BitsVector odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const BitsVector rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
+  const BitsVector quiet = hn::Or(bits, hn::Set(du, 0x00400000u));
+  const auto is_nan = hn::RebindMask(du, hn::Ne(v, v));
+  const BitsVector high = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+  hn::StoreU(hn::TruncateTo(HalfTag(), high), HalfTag(), reinterpret_cast<std::uint16_t*>(target));
+}
+
+// Converts whole vectors with `load` and the rest one by one; returns whether all are finite.
+template <typename Load>
+HWY_INLINE bool LoadWith(Load load, DType dtype, const std::byte* source, std::int64_t count,
+                         float* HWY_RESTRICT target) {
+  const FloatTag d;
+  const BitsTag du;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto size = static_cast<std::int64_t>(SizeOf(dtype));
+  const BitsVector exponent = hn::Set(du, 0x7f800000u);
+  BitsVector largest = hn::Zero(du);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const FloatVector v = load(source + i * size);
+    hn::StoreU(v, d, target + i);
+    largest = hn::Max(largest, hn::And(hn::BitCast(du, v), exponent));
+  }
+  bool finite = hn::AllFalse(du, hn::Eq(largest, exponent));
+  for (; i < count; ++i) {
+    target[i] = LoadFloat(dtype, source + i * size);
+    finite = finite && std::isfinite(target[i]);
+  }
+  return finite;
+}
+
+template <typename Store>
+HWY_INLINE void StoreWith(Store store, DType dtype, const float* HWY_RESTRICT source, float factor,
+                          std::int64_t count, std::byte* target) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto size = static_cast<std::int64_t>(SizeOf(dtype));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    store(hn::Mul(hn::LoadU(d, source + i), hn::Set(d, factor)), target + i * size);
+  }
+  for (; i < count; ++i) StoreFloat(dtype, target + i * size, source[i] * factor);
+}
+
+bool LoadRow(DType dtype, const std::byte* source, std::int64_t count, float* target) {
+  if (dtype == DType::kFloat32) return LoadWith(LoadFloats, dtype, source, count, target);
+  if (dtype == DType::kBFloat16) return LoadWith(LoadBFloat16s, dtype, source, count, target);
+#if ATTEND_NATIVE_FLOAT16
+  return LoadWith(LoadFloat16s, dtype, source, count, target);
+#else
+  bool finite = true;
+  for (std::int64_t i = 0; i < count; ++i) {
+    target[i] = LoadFloat(dtype, source + i * static_cast<std::int64_t>(SizeOf(dtype)));
+    finite = finite && std::isfinite(target[i]);
+  }
+  return finite;
+#endif
+}
+
+void StoreRow(DType dtype, const float* source, float factor, std::int64_t count,
+              std::byte* target) {
+  if (dtype == DType::kFloat32) return StoreWith(StoreFloats, dtype, source, factor, count, target);
+  if (dtype == DType::kBFloat16) {
+    return StoreWith(StoreBFloat16s, dtype, source, factor, count, target);
+  }
+#if ATTEND_NATIVE_FLOAT16
+  StoreWith(StoreFloat16s, dtype, source, factor, count, target);
+#else
+  for (std::int64_t i = 0; i < count; ++i) {
+    StoreFloat(dtype, target + i * static_cast<std::int64_t>(SizeOf(dtype)), source[i] * factor);
+  }
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attend
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attend {
+
+HWY_EXPORT(LoadRow);
+HWY_EXPORT(StoreRow);
+
+bool LoadRow(DType dtype, const std::byte* source, std::int64_t count, float* target) {
+  return HWY_DYNAMIC_DISPATCH(LoadRow)(dtype, source, count, target);
+}
+
+void StoreRow(DType dtype, const float* source, float factor, std::int64_t count,
+              std::byte* target) {
+  HWY_DYNAMIC_DISPATCH(StoreRow)(dtype, source, factor, count, target);
+}
+
+void ZeroNonFinite(float* values, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(values[i])) values[i] = 0;
+  }
+}
+
+}  // namespace attend
+#endif  // HWY_ONCE

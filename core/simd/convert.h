@@ -1,0 +1,26 @@
+// Rows of tensor elements to float32 and back.
+#ifndef ATTEND_CORE_SIMD_CONVERT_H_
+#define ATTEND_CORE_SIMD_CONVERT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/dtype.h"
+
+namespace attend {
+
+// target[i] = source[i], exactly, for i in [0, count). Returns whether all are finite.
+// `dtype` must satisfy IsFloat; `source` may lie at any alignment. Thread-safety: pure.
+bool LoadRow(DType dtype, const std::byte* source, std::int64_t count, float* target);
+
+// target[i] = source[i] * factor, rounded once to `dtype` as FloatToBFloat16 and FloatToFloat16 do.
+// `dtype` must satisfy IsFloat; `target` may lie at any alignment. Thread-safety: pure.
+void StoreRow(DType dtype, const float* source, float factor, std::int64_t count,
+              std::byte* target);
+
+// Sets what is not finite to 0.
+void ZeroNonFinite(float* values, std::int64_t count);
+
+}  // namespace attend
+
+#endif  // ATTEND_CORE_SIMD_CONVERT_H_

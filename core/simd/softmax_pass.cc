@@ -1,0 +1,197 @@
+#include "core/simd/softmax_pass.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/simd/softmax_pass.cc"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attend {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::CappedTag<float, 16>;
+using FloatVector = hn::Vec<FloatTag>;
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// 2^x for x in [-inf, 1]: 0 below -126, NaN for NaN. Relative error at most 2^-23.
+//
+// x = n + f with n an integer and |f| <= 1/2; 2^f by a polynomial of degree 6 (least maximum
+// relative error on that range, 2e-9 before rounding), 2^n by building the exponent. The product
+// at the end, rather than an addition to the exponent, keeps a NaN a NaN whatever its bits.
+HWY_INLINE FloatVector Exp2(FloatVector x) {
+  const FloatTag d;
+  const hn::RebindToUnsigned<FloatTag> du;
+  // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits, with the exponent's
+  // bias of 127 added so that a shift alone makes 2^n.
+  const FloatVector magic = hn::Set(d, 12582912.0f + 127.0f);
+  const FloatVector shifted = hn::Add(x, magic);
+  const FloatVector f = hn::Sub(x, hn::Sub(shifted, magic));
+  const FloatVector power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, shifted)));
+  FloatVector p = hn::Set(d, 1.5345812199e-4f);
+  p = hn::MulAdd(p, f, hn::Set(d, 1.3399931354e-3f));
+  p = hn::MulAdd(p, f, hn::Set(d, 9.6184889576e-3f));
+  p = hn::MulAdd(p, f, hn::Set(d, 5.5503287766e-2f));
+  p = hn::MulAdd(p, f, hn::Set(d, 2.4022646891e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 6.9314720574e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 1.0f));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, power));
+}
+
+HWY_INLINE std::int64_t RoundDown(std::int64_t value, std::int64_t step) {
+  return value / step * step;
+}
+
+bool TransformScores(const ScoreTransform& transform, std::int64_t begin, std::int64_t end,
+                     float* HWY_RESTRICT row) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const FloatVector scale = hn::Set(d, transform.scale);
+  const FloatVector softcap = hn::Set(d, transform.softcap);
+  const FloatVector inverse_softcap =
+      hn::Set(d, transform.softcap > 0 ? 1.0f / transform.softcap : 0.0f);
+  const FloatVector slope = hn::Set(d, transform.alibi_slope);
+  const FloatVector position = hn::Set(d, transform.position);
+  const FloatVector excluded = hn::Set(d, kMinusInfinity);
+  FloatVector any_visible = hn::Zero(d);
+  for (std::int64_t j = RoundDown(begin, lanes); j < end; j += lanes) {
+    FloatVector s = hn::Mul(hn::Load(d, row + j), scale);
+    if (transform.softcap > 0) s = hn::Mul(softcap, hn::Tanh(d, hn::Mul(s, inverse_softcap)));
+    const FloatVector key = hn::Iota(d, static_cast<float>(j));
+    if (transform.alibi_slope != 0) {
+      s = hn::NegMulAdd(slope, hn::Abs(hn::Sub(position, key)), s);
+    }
+    if (transform.bias != nullptr) {
+      const FloatVector bias = hn::Load(d, transform.bias + j);
+      const auto is_excluded = hn::Eq(bias, excluded);
+      s = hn::IfThenElse(is_excluded, excluded, hn::Add(s, bias));
+      const auto in_range = hn::And(hn::Ge(key, hn::Set(d, static_cast<float>(begin))),
+                                    hn::Lt(key, hn::Set(d, static_cast<float>(end))));
+      any_visible =
+          hn::IfThenElse(hn::AndNot(is_excluded, in_range), hn::Set(d, 1.0f), any_visible);
+    }
+    hn::Store(s, d, row + j);
+  }
+  if (transform.bias == nullptr) return end > begin;
+  return !hn::AllTrue(d, hn::Eq(any_visible, hn::Zero(d)));
+}
+
+// Maximum of row[begin, end), both aligned; what NaN gives is unspecified.
+HWY_INLINE float Maximum(const float* HWY_RESTRICT row, std::int64_t begin, std::int64_t end) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  FloatVector m0 = hn::Set(d, kMinusInfinity);
+  FloatVector m1 = m0;
+  std::int64_t j = begin;
+  for (; j + 2 * lanes <= end; j += 2 * lanes) {
+    m0 = hn::Max(m0, hn::Load(d, row + j));
+    m1 = hn::Max(m1, hn::Load(d, row + j + lanes));
+  }
+  if (j < end) m0 = hn::Max(m0, hn::Load(d, row + j));
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(m0, m1)));
+}
+
+// row[j] = 2^(factor * row[j] - maximum) over [begin, end), both aligned; returns their sum.
+HWY_INLINE float Exponentials(float factor, float maximum, std::int64_t begin, std::int64_t end,
+                              float* HWY_RESTRICT row) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const FloatVector f = hn::Set(d, factor);
+  const FloatVector m = hn::Set(d, maximum);
+  FloatVector sum0 = hn::Zero(d);
+  FloatVector sum1 = hn::Zero(d);
+  std::int64_t j = begin;
+  for (; j + 2 * lanes <= end; j += 2 * lanes) {
+    const FloatVector p0 = Exp2(hn::MulSub(hn::Load(d, row + j), f, m));
+    const FloatVector p1 = Exp2(hn::MulSub(hn::Load(d, row + j + lanes), f, m));
+    hn::Store(p0, d, row + j);
+    hn::Store(p1, d, row + j + lanes);
+    sum0 = hn::Add(sum0, p0);
+    sum1 = hn::Add(sum1, p1);
+  }
+  if (j < end) {
+    const FloatVector p = Exp2(hn::MulSub(hn::Load(d, row + j), f, m));
+    hn::Store(p, d, row + j);
+    sum0 = hn::Add(sum0, p);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+}
+
+float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
+                  float* HWY_RESTRICT row, SoftmaxRow& state) {
+  if (begin >= end) {
+    std::fill(row, row + columns, 0.0f);
+    return 1;
+  }
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t low = RoundDown(begin, lanes);
+  const std::int64_t high = RoundDown(end + lanes - 1, lanes);
+  std::fill(row + low, row + begin, kMinusInfinity);
+  std::fill(row + end, row + high, kMinusInfinity);
+  const float tile_maximum = Maximum(row, low, high) * factor;
+  const float maximum = std::max(state.maximum, tile_maximum);
+  // No score above -inf yet, or none that compares: a NaN must not be taken for an empty row.
+  if (!(maximum > kMinusInfinity)) {
+    const bool nan = std::any_of(row + begin, row + end, [](float s) { return std::isnan(s); });
+    std::fill(row, row + columns, 0.0f);
+    if (nan) state.sum = std::numeric_limits<float>::quiet_NaN();
+    return 1;
+  }
+  std::fill(row, row + low, 0.0f);
+  std::fill(row + high, row + columns, 0.0f);
+  const float tile_sum = Exponentials(factor, maximum, low, high, row);
+  const float correction = maximum == state.maximum ? 1.0f : std::exp2(state.maximum - maximum);
+  state.sum = state.sum * correction + tile_sum;
+  state.maximum = maximum;
+  return correction;
+}
+
+void ScaleRows(const float* factors, std::int64_t rows, std::int64_t columns,
+               float* HWY_RESTRICT matrix) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (factors[r] == 1.0f) continue;
+    const FloatVector factor = hn::Set(d, factors[r]);
+    float* row = matrix + r * columns;
+    for (std::int64_t j = 0; j < columns; j += lanes) {
+      hn::Store(hn::Mul(hn::Load(d, row + j), factor), d, row + j);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attend
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attend {
+
+HWY_EXPORT(TransformScores);
+HWY_EXPORT(SoftmaxStep);
+HWY_EXPORT(ScaleRows);
+
+bool TransformScores(const ScoreTransform& transform, std::int64_t begin, std::int64_t end,
+                     float* row) {
+  return HWY_DYNAMIC_DISPATCH(TransformScores)(transform, begin, end, row);
+}
+
+float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
+                  float* row, SoftmaxRow& state) {
+  return HWY_DYNAMIC_DISPATCH(SoftmaxStep)(factor, begin, end, columns, row, state);
+}
+
+void ScaleRows(const float* factors, std::int64_t rows, std::int64_t columns, float* matrix) {
+  HWY_DYNAMIC_DISPATCH(ScaleRows)(factors, rows, columns, matrix);
+}
+
+}  // namespace attend
+#endif  // HWY_ONCE

@@ -1,0 +1,56 @@
+// What happens to a tile of scores between its two matrix products.
+//
+// Scores are kept in base 2 (score * log2 e), so that the exponential is a power of two.
+#ifndef ATTEND_CORE_SIMD_SOFTMAX_PASS_H_
+#define ATTEND_CORE_SIMD_SOFTMAX_PASS_H_
+
+#include <cstdint>
+
+namespace attend {
+
+// Columns of a tile, row strides and buffers are multiples of this many floats, and rows begin at
+// addresses that are multiples of 64 bytes.
+inline constexpr std::int64_t kTileAlignment = 16;
+
+// How one row of products becomes logits, where more than a factor is to be done.
+struct ScoreTransform {
+  float scale = 1;              // logits per product
+  float softcap = 0;            // logits; 0 = off
+  float alibi_slope = 0;        // logits per token; 0 = off
+  float position = 0;           // of the row's query, in tokens from the tile's first key
+  const float* bias = nullptr;  // [columns] logits to add, -inf excludes; null = none
+};
+
+// row[j] = softcap(scale * row[j]) - alibi_slope * |position - j| + bias[j] for j in [begin, end),
+// where softcap(s) = softcap * tanh(s / softcap), and -inf where bias[j] is -inf, whatever row[j]
+// is. Returns whether any j in [begin, end) is not excluded by its bias. begin and end need no
+// alignment; what lies around them up to the alignment is undefined after.
+bool TransformScores(const ScoreTransform& transform, std::int64_t begin, std::int64_t end,
+                     float* row);
+
+// The running state of a row's softmax over its tiles: begins with maximum -inf, sum 0.
+struct SoftmaxRow {
+  float maximum = 0;  // of the scores so far, base 2
+  float sum = 0;      // of 2^(score - maximum)
+};
+
+// One online-softmax step over one row of a tile.
+//
+// With s[j] = factor * row[j] for j in [begin, end) and m = max(maximum, max_j s[j]):
+//   row[j] = 2^(s[j] - m), and 0 for all other j in [0, columns); sum = sum * c + sum_j row[j];
+//   maximum = m; returns c = 2^(old maximum - m), by which what was accumulated must be scaled.
+// factor must be positive. A -inf score has weight 0. A NaN or +inf score makes sum NaN. While
+// no score is above -inf, weights are 0 and the state does not change, unless one is NaN.
+// Accuracy: each weight within 2^-22 of 2^(its float32 score - m), relatively; scores lose
+// 2^-24 * |s[j] - m| to rounding besides (2^-24 * |s[j]| on targets without fused multiply-add).
+// Weights below 2^-126 are 0.
+// Thread-safety: pure. Deterministic for (columns, begin, end, values) on one target.
+float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
+                  float* row, SoftmaxRow& state);
+
+// matrix[row, :] *= factors[row], for a dense [rows, columns] matrix. Rows of factor 1 are skipped.
+void ScaleRows(const float* factors, std::int64_t rows, std::int64_t columns, float* matrix);
+
+}  // namespace attend
+
+#endif  // ATTEND_CORE_SIMD_SOFTMAX_PASS_H_
