@@ -6,9 +6,12 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/simd/softmax_pass.cc"
-#include "hwy/contrib/math/math-inl.h"
+// foreach_target.h includes this file once a target, before anything else of Highway.
+// clang-format off
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace attend {
