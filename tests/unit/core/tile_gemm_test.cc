@@ -1,0 +1,264 @@
+#include "core/gemm/tile_gemm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <ostream>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/barrier.h"
+#include "core/base/aligned_buffer.h"
+
+namespace attend {
+
+// Found by GoogleTest.
+void PrintTo(const TileGemmShape& s, std::ostream* os) {
+  *os << s.m << "x" << s.n << "x" << s.k << (s.transpose_b ? " B transposed" : "")
+      << (s.accumulate ? " accumulated" : "");
+}
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// A dense matrix at an aligned address.
+class Matrix {
+ public:
+  Matrix(std::int64_t rows, std::int64_t columns, std::uint32_t seed)
+      : columns_(columns), buffer_(rows * columns) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (std::int64_t i = 0; i < rows * columns; ++i) buffer_.data()[i] = normal(random);
+  }
+
+  float* row(std::int64_t r) { return buffer_.data() + r * columns_; }
+  float* data() { return buffer_.data(); }
+  float at(std::int64_t r, std::int64_t c) { return row(r)[c]; }
+
+  void FillRow(std::int64_t r, float value) { std::fill_n(row(r), columns_, value); }
+  void CopyRow(std::int64_t r, Matrix& from, std::int64_t from_row) {
+    std::copy_n(from.row(from_row), columns_, row(r));
+  }
+  bool RowEquals(std::int64_t r, Matrix& other, std::int64_t other_row) {
+    return std::memcmp(row(r), other.row(other_row), columns_ * sizeof(float)) == 0;
+  }
+
+ private:
+  std::int64_t columns_;
+  AlignedBuffer buffer_;
+};
+
+Matrix MakeB(const TileGemmShape& s) {
+  return s.transpose_b ? Matrix(s.n, s.k, 2) : Matrix(s.k, s.n, 2);
+}
+
+void Multiply(const TileGemmShape& shape, Matrix& a, Matrix& b, Matrix& c) {
+  static TileGemmCache& cache = *new TileGemmCache;
+  static TileGemmRunner& runner = *new TileGemmRunner(cache);
+  const auto gemm = cache.Get(shape);
+  ASSERT_TRUE(gemm.ok()) << gemm.status();
+  ASSERT_TRUE(runner.Run(**gemm, a.data(), b.data(), c.data()).ok());
+}
+
+class TileGemmTest : public ::testing::TestWithParam<TileGemmShape> {};
+
+// The shapes that attention uses (heights of 16 and 64, key tiles of 64 to 512, dims in steps of
+// 16), and some that it does not.
+std::vector<TileGemmShape> Shapes() {
+  std::vector<TileGemmShape> shapes;
+  for (const std::int32_t m : {16, 64}) {
+    for (const std::int32_t keys : {64, 128, 448, 512}) {
+      for (const std::int32_t dim : {16, 64, 80, 128}) {
+        shapes.push_back({m, keys, dim, true, false});
+        shapes.push_back({m, dim, keys, false, false});
+        shapes.push_back({m, dim, keys, false, true});
+      }
+    }
+    shapes.push_back({m, 512, 1024, true, false});
+    shapes.push_back({m, 1024, 512, false, true});
+  }
+  for (const bool transpose : {false, true}) {
+    for (const bool accumulate : {false, true}) {
+      shapes.push_back({1, 1, 1, transpose, accumulate});
+      shapes.push_back({3, 5, 7, transpose, accumulate});
+      shapes.push_back({17, 33, 65, transpose, accumulate});
+    }
+  }
+  return shapes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, TileGemmTest, ::testing::ValuesIn(Shapes()), [](const auto& test) {
+  const TileGemmShape& s = test.param;
+  return absl::StrCat("m", s.m, "_n", s.n, "_k", s.k, s.transpose_b ? "_transposed" : "",
+                      s.accumulate ? "_accumulated" : "");
+});
+
+TEST_P(TileGemmTest, EqualsTheSumOfProducts) {
+  const TileGemmShape s = GetParam();
+  Matrix a(s.m, s.k, 1);
+  Matrix b = MakeB(s);
+  Matrix c(s.m, s.n, 3);  // is overwritten, unless accumulated to
+  Matrix before(s.m, s.n, 3);
+  Multiply(s, a, b, c);
+  for (std::int64_t i = 0; i < s.m; ++i) {
+    for (std::int64_t j = 0; j < s.n; ++j) {
+      double sum = s.accumulate ? before.at(i, j) : 0;
+      double magnitude = std::abs(sum);
+      for (std::int64_t l = 0; l < s.k; ++l) {
+        const double product =
+            static_cast<double>(a.at(i, l)) * (s.transpose_b ? b.at(j, l) : b.at(l, j));
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      // Of a float32 dot product in any order: a rounding for each product and each addition.
+      ASSERT_NEAR(c.at(i, j), sum, 0x1p-24 * (s.k + 2) * magnitude) << i << " " << j;
+    }
+  }
+}
+
+TEST_P(TileGemmTest, RowsHaveTheSameBitsAtEveryPlace) {
+  const TileGemmShape s = GetParam();
+  Matrix a(s.m, s.k, 1);
+  Matrix moved(s.m, s.k, 1);
+  Matrix b = MakeB(s);
+  Matrix c(s.m, s.n, 3);
+  Matrix d(s.m, s.n, 3);
+  for (std::int64_t r = 0; r < s.m; ++r) {
+    moved.CopyRow(r, a, (r * 5 + 3) % s.m);
+    d.CopyRow(r, c, (r * 5 + 3) % s.m);
+  }
+  Multiply(s, a, b, c);
+  Multiply(s, moved, b, d);
+  for (std::int64_t r = 0; r < s.m; ++r) {
+    EXPECT_TRUE(d.RowEquals(r, c, (r * 5 + 3) % s.m)) << r;
+  }
+}
+
+TEST_P(TileGemmTest, RowsHaveTheSameBitsWhateverTheirNeighboursAre) {
+  const TileGemmShape s = GetParam();
+  Matrix a(s.m, s.k, 1);
+  Matrix b = MakeB(s);
+  Matrix c(s.m, s.n, 3);
+  Multiply(s, a, b, c);
+  for (const float fill : {0.0f, 1e30f, kNaN}) {
+    for (const std::int64_t kept : {0, s.m / 2, s.m - 1}) {
+      Matrix other(s.m, s.k, 1);
+      Matrix d(s.m, s.n, 3);
+      for (std::int64_t r = 0; r < s.m; ++r) {
+        if (r != kept) other.FillRow(r, fill);
+      }
+      Multiply(s, other, b, d);
+      EXPECT_TRUE(d.RowEquals(kept, c, kept)) << fill << " " << kept;
+    }
+  }
+}
+
+TEST_P(TileGemmTest, ANaNStaysInItsRow) {
+  const TileGemmShape s = GetParam();
+  Matrix a(s.m, s.k, 1);
+  Matrix b = MakeB(s);
+  Matrix c(s.m, s.n, 3);
+  Multiply(s, a, b, c);
+  const std::int64_t bad = s.m / 3;
+  a.row(bad)[s.k / 2] = kNaN;
+  Matrix d(s.m, s.n, 3);
+  Multiply(s, a, b, d);
+  for (std::int64_t r = 0; r < s.m; ++r) {
+    if (r != bad) {
+      EXPECT_TRUE(d.RowEquals(r, c, r)) << r;
+      continue;
+    }
+    for (std::int64_t j = 0; j < s.n; ++j) EXPECT_TRUE(std::isnan(d.at(r, j))) << j;
+  }
+}
+
+TEST(TileGemmCache, MakesEachShapeOnce) {
+  TileGemmCache cache;
+  EXPECT_EQ(cache.created(), 0);
+  const auto first = cache.Get({.m = 16, .n = 64, .k = 16});
+  const auto again = cache.Get({.m = 16, .n = 64, .k = 16});
+  ASSERT_TRUE(first.ok() && again.ok());
+  EXPECT_EQ(*first, *again);
+  EXPECT_EQ(cache.created(), 1);
+  std::int64_t made = 1;
+  for (const TileGemmShape& shape :
+       {TileGemmShape{64, 64, 16, false, false}, TileGemmShape{16, 64, 16, true, false},
+        TileGemmShape{16, 64, 16, false, true}, TileGemmShape{16, 16, 64, false, false}}) {
+    const auto other = cache.Get(shape);
+    ASSERT_TRUE(other.ok());
+    EXPECT_NE(*other, *first);
+    EXPECT_EQ(cache.created(), ++made);
+  }
+}
+
+TEST(TileGemmCache, MakesAShapeOnceForThreadsThatMeetAtIt) {
+  constexpr int kThreads = 4;
+  for (int repetition = 0; repetition < 20; ++repetition) {
+    TileGemmCache cache;
+    auto* barrier = new absl::Barrier(kThreads);
+    std::vector<const TileGemm*> found(kThreads);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        if (barrier->Block()) delete barrier;
+        const auto gemm = cache.Get({.m = 16, .n = 64, .k = 32});
+        if (gemm.ok()) found[t] = *gemm;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(cache.created(), 1);
+    ASSERT_NE(found[0], nullptr);
+    EXPECT_EQ(std::count(found.begin(), found.end(), found[0]), kThreads);
+  }
+}
+
+// pitfalls A98, A100: products side by side, again and again, give the same bits.
+TEST(TileGemmRunner, ThreadsThatShareAProductDoNotDisturbEachOther) {
+  constexpr int kThreads = 3;
+  constexpr TileGemmShape kShape{64, 512, 64, true, false};
+  TileGemmCache cache;
+  const auto gemm = cache.Get(kShape);
+  ASSERT_TRUE(gemm.ok());
+  std::vector<int> different(kThreads, 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      TileGemmRunner runner(cache);
+      Matrix a(kShape.m, kShape.k, 10 + t);
+      Matrix b = MakeB(kShape);
+      Matrix first(kShape.m, kShape.n, 3);
+      different[t] += runner.Run(**gemm, a.data(), b.data(), first.data()).ok() ? 0 : 1;
+      for (int repetition = 0; repetition < 50; ++repetition) {
+        Matrix again(kShape.m, kShape.n, 4);
+        different[t] += runner.Run(**gemm, a.data(), b.data(), again.data()).ok() ? 0 : 1;
+        for (std::int64_t r = 0; r < kShape.m; ++r) {
+          different[t] += again.RowEquals(r, first, r) ? 0 : 1;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(different, std::vector<int>(kThreads, 0));
+}
+
+TEST(TileGemmRunner, CanBeMoved) {
+  constexpr TileGemmShape kShape{16, 64, 16, false, false};
+  TileGemmCache cache;
+  const auto gemm = cache.Get(kShape);
+  ASSERT_TRUE(gemm.ok());
+  TileGemmRunner first(cache);
+  TileGemmRunner second(std::move(first));
+  Matrix a(16, 16, 1);
+  Matrix b(16, 64, 2);
+  Matrix c(16, 64, 3);
+  EXPECT_TRUE(second.Run(**gemm, a.data(), b.data(), c.data()).ok());
+}
+
+}  // namespace
+}  // namespace attend
