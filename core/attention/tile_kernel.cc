@@ -15,7 +15,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
-// Below this a scale is applied on its own: folded into a factor of base 2 it could vanish.
+// Below this a scale is applied on its own: folded into the factor it could vanish.
 constexpr float kSmallestFoldedScale = 1e-30f;
 
 // Whether product and softmax are joined by a positive factor and nothing else.
@@ -258,14 +258,14 @@ bool TileKernel::Visible(const Row& row, std::int64_t key) const {
   return bias != -kInfinity;
 }
 
-// Settles the row's denominator.
+// Settles the row's denominator, and its maximum in logits.
 void TileKernel::Normalize(Row& row) {
-  if (row.state.maximum == -kInfinity && row.sees_any) row.state.sum = kNan;
   if (row.state.maximum == -kInfinity && !row.sees_any) return;  // inverse 0: zeros
+  if (row.state.maximum == -kInfinity) row.state.sum = kNan;
+  if (plain_) row.state.maximum *= problem_.scale();
   // In double: a sink far above the scores may overflow float, and then the weights are 0.
-  const double sink = static_cast<double>(problem_.sink(row.head)) * std::numbers::log2e;
-  const double denominator = row.state.sum + std::exp2(sink - row.state.maximum);
-  row.inverse = static_cast<float>(1.0 / denominator);
+  const double sink = std::exp(static_cast<double>(problem_.sink(row.head)) - row.state.maximum);
+  row.inverse = static_cast<float>(1.0 / (row.state.sum + sink));
 }
 
 void TileKernel::StoreRows() {
@@ -286,8 +286,7 @@ void TileKernel::StoreRows() {
     const std::int64_t at = problem_.OutputOffset(item_index_, row.head, row.query);
     StoreRow(dtype, output, inverse, problem_.value_dim(), context_.outputs.output + at * size);
     if (context_.outputs.lse == nullptr) continue;
-    const double lse =
-        (row.state.maximum + std::log2(static_cast<double>(row.state.sum))) * std::numbers::ln2;
+    const double lse = row.state.maximum + std::log(static_cast<double>(row.state.sum));
     const std::int64_t lse_at = problem_.LseOffset(item_index_, row.head, row.query);
     StoreUnaligned(context_.outputs.lse + lse_at * static_cast<std::int64_t>(sizeof(float)),
                    row.sees_any ? static_cast<float>(lse) : -kInfinity);
@@ -361,7 +360,7 @@ void TileKernel::StoreDetailRow(const Row& row, std::int64_t first_key, std::int
   if (stage == ScoreStage::kBiased) store_scores(columns.begin, columns.end, scores);
   if (context_.outputs.weights == nullptr) return;
   for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-    const float weight = std::exp2(scores[j] * kLog2E - row.state.maximum) * row.inverse;
+    const float weight = std::exp(scores[j] - row.state.maximum) * row.inverse;
     StoreUnaligned(context_.outputs.weights + (at + j) * static_cast<std::int64_t>(sizeof(float)),
                    bias[j] == -kInfinity ? 0.0f : weight);
   }

@@ -19,6 +19,9 @@ namespace attend {
 
 namespace {
 
+// Of all executors together; TBB starts threads only when they are needed.
+constexpr int kMaxWorkersOfProcess = 256;
+
 // Names the workers, and makes them yield to the threads that answer callers.
 class WorkerObserver : public tbb::task_scheduler_observer {
  public:
@@ -54,10 +57,12 @@ class Executor::Impl {
  public:
   explicit Impl(const ExecutorOptions& options)
       : threads_(options.threads > 0 ? options.threads : UsableCpus()),
-        // TBB's own default ignores the quota; every slot is for a worker, since callers of Run
-        // wait outside the arena.
-        parallelism_(tbb::global_control::max_allowed_parallelism, threads_ + 1),
-        arena_(threads_, /*reserved_for_masters=*/0),
+        // The limit is the process's, shared by all executors; each one's arena bounds it, so the
+        // limit only has to be large. Slot 0 is reserved for callers, who never enter, so
+        // that workers, and only they, hold slots 1 to threads_.
+        parallelism_(tbb::global_control::max_allowed_parallelism,
+                     std::max(threads_ + 1, kMaxWorkersOfProcess)),
+        arena_(threads_ + 1, /*reserved_for_masters=*/1),
         observer_(arena_, options.nice) {}
 
   int num_threads() const { return threads_; }
@@ -96,7 +101,7 @@ class Executor::Impl {
       // Of several jobs that begin at one place, all but the last are empty.
       RunningJob& entry = **(after - 1);
       entry.job->RunUnit(entry.stage, unit - entry.first,
-                         tbb::this_task_arena::current_thread_index());
+                         tbb::this_task_arena::current_thread_index() - 1);
       if (entry.left.fetch_sub(1, std::memory_order_acq_rel) == 1) EndStage(entry);
     });
   }

@@ -6,9 +6,12 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/simd/softmax_pass.cc"
-#include "hwy/contrib/math/math-inl.h"
+// foreach_target.h includes this file again for each target, so it stands before what it repeats.
+// clang-format off
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace attend {
@@ -21,7 +24,7 @@ using FloatVector = hn::Vec<FloatTag>;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// 2^x for x in [-inf, 1]: 0 below -126, NaN for NaN. Relative error at most 2^-23.
+// 2^x for x in [-inf, 0]: 0 below -126, NaN for NaN. Relative error at most 2^-23.
 //
 // x = n + f with n an integer and |f| <= 1/2; 2^f by a polynomial of degree 6 (least maximum
 // relative error on that range, 2e-9 before rounding), 2^n by building the exponent. The product
@@ -98,7 +101,7 @@ HWY_INLINE float Maximum(const float* HWY_RESTRICT row, std::int64_t begin, std:
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(m0, m1)));
 }
 
-// row[j] = 2^(factor * row[j] - maximum) over [begin, end), both aligned; returns their sum.
+// row[j] = 2^(factor * (row[j] - maximum)) over [begin, end), both aligned; returns their sum.
 HWY_INLINE float Exponentials(float factor, float maximum, std::int64_t begin, std::int64_t end,
                               float* HWY_RESTRICT row) {
   const FloatTag d;
@@ -109,15 +112,15 @@ HWY_INLINE float Exponentials(float factor, float maximum, std::int64_t begin, s
   FloatVector sum1 = hn::Zero(d);
   std::int64_t j = begin;
   for (; j + 2 * lanes <= end; j += 2 * lanes) {
-    const FloatVector p0 = Exp2(hn::MulSub(hn::Load(d, row + j), f, m));
-    const FloatVector p1 = Exp2(hn::MulSub(hn::Load(d, row + j + lanes), f, m));
+    const FloatVector p0 = Exp2(hn::Mul(f, hn::Sub(hn::Load(d, row + j), m)));
+    const FloatVector p1 = Exp2(hn::Mul(f, hn::Sub(hn::Load(d, row + j + lanes), m)));
     hn::Store(p0, d, row + j);
     hn::Store(p1, d, row + j + lanes);
     sum0 = hn::Add(sum0, p0);
     sum1 = hn::Add(sum1, p1);
   }
   if (j < end) {
-    const FloatVector p = Exp2(hn::MulSub(hn::Load(d, row + j), f, m));
+    const FloatVector p = Exp2(hn::Mul(f, hn::Sub(hn::Load(d, row + j), m)));
     hn::Store(p, d, row + j);
     sum0 = hn::Add(sum0, p);
   }
@@ -136,8 +139,7 @@ float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64
   const std::int64_t high = RoundDown(end + lanes - 1, lanes);
   std::fill(row + low, row + begin, kMinusInfinity);
   std::fill(row + end, row + high, kMinusInfinity);
-  const float tile_maximum = Maximum(row, low, high) * factor;
-  const float maximum = std::max(state.maximum, tile_maximum);
+  const float maximum = std::max(state.maximum, Maximum(row, low, high));
   // No score above -inf yet, or none that compares: a NaN must not be taken for an empty row.
   if (!(maximum > kMinusInfinity)) {
     const bool nan = std::any_of(row + begin, row + end, [](float s) { return std::isnan(s); });
@@ -148,7 +150,8 @@ float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64
   std::fill(row, row + low, 0.0f);
   std::fill(row + high, row + columns, 0.0f);
   const float tile_sum = Exponentials(factor, maximum, low, high, row);
-  const float correction = maximum == state.maximum ? 1.0f : std::exp2(state.maximum - maximum);
+  const float correction =
+      maximum == state.maximum ? 1.0f : std::exp2(factor * (state.maximum - maximum));
   state.sum = state.sum * correction + tile_sum;
   state.maximum = maximum;
   return correction;

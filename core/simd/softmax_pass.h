@@ -1,6 +1,4 @@
 // What happens to a tile of scores between its two matrix products.
-//
-// Scores are kept in base 2 (score * log2 e), so that the exponential is a power of two.
 #ifndef ATTEND_CORE_SIMD_SOFTMAX_PASS_H_
 #define ATTEND_CORE_SIMD_SOFTMAX_PASS_H_
 
@@ -30,20 +28,21 @@ bool TransformScores(const ScoreTransform& transform, std::int64_t begin, std::i
 
 // The running state of a row's softmax over its tiles: begins with maximum -inf, sum 0.
 struct SoftmaxRow {
-  float maximum = 0;  // of the scores so far, base 2
-  float sum = 0;      // of 2^(score - maximum)
+  float maximum = 0;  // of the scores so far, in the units of the scores
+  float sum = 0;      // of 2^(factor * (score - maximum))
 };
 
-// One online-softmax step over one row of a tile.
+// One online-softmax step over one row of a tile, with the exponential as a power of two: factor is
+// log2(e) times what turns a score into a logit.
 //
-// With s[j] = factor * row[j] for j in [begin, end) and m = max(maximum, max_j s[j]):
-//   row[j] = 2^(s[j] - m), and 0 for all other j in [0, columns); sum = sum * c + sum_j row[j];
-//   maximum = m; returns c = 2^(old maximum - m), by which what was accumulated must be scaled.
+// With m = max(maximum, max_j row[j]) over j in [begin, end):
+//   row[j] = 2^(factor * (row[j] - m)), and 0 for all other j in [0, columns);
+//   sum = sum * c + sum_j row[j]; maximum = m; returns c = 2^(factor * (old maximum - m)), by which
+//   what was accumulated must be scaled.
 // factor must be positive. A -inf score has weight 0. A NaN or +inf score makes sum NaN. While
 // no score is above -inf, weights are 0 and the state does not change, unless one is NaN.
-// Accuracy: each weight within 2^-22 of 2^(its float32 score - m), relatively; scores lose
-// 2^-24 * |s[j] - m| to rounding besides (2^-24 * |s[j]| on targets without fused multiply-add).
-// Weights below 2^-126 are 0.
+// Accuracy: x = factor * (row[j] - m) takes two roundings, 2^-23 * |x| of weight, relatively, and
+// the power of two 2^-23 more. Weights below 2^-126 are 0.
 // Thread-safety: pure. Deterministic for (columns, begin, end, values) on one target.
 float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
                   float* row, SoftmaxRow& state);
