@@ -147,8 +147,8 @@ TEST(NpyTest, ReadsVersions2And3WithTheirFourByteLength) {
 }
 
 TEST(NpyTest, ReadsElementsAtAnyAlignment) {  // C14
-  const std::string file = "x" + File(HeaderOf("<f8", "(1,)") + " ", Raw<double>({2}));
-  const std::vector<std::byte> bytes = Bytes(file);
+  std::vector<std::byte> bytes = Bytes(File(HeaderOf("<f8", "(1,)") + " ", Raw<double>({2})));
+  bytes.insert(bytes.begin(), std::byte{0});
   const auto tensor = ParseNpy(std::span(bytes).subspan(1));
   ASSERT_TRUE(tensor.ok()) << tensor.status();
   EXPECT_THAT(tensor->ToFloats(), ElementsAre(2));
