@@ -63,7 +63,8 @@ class RpcTest : public testing::Test {
   // Keeps the batch thread busy, so that calls wait.
   void Hold(Plug& plug) {
     std::unique_ptr<AttentionTask> task = plug.request().Task(clock_);
-    ASSERT_TRUE(scheduler_->Submit(task).ok());
+    plug.request().taken = scheduler_->Submit(task).ok();
+    ASSERT_TRUE(plug.request().taken);
     plug.WaitUntilComputing();
   }
 
