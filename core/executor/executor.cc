@@ -70,6 +70,10 @@ class Executor::Impl {
   void Run(std::span<TileJob* const> jobs) {
     std::vector<std::unique_ptr<RunningJob>> running;
     for (TileJob* job : jobs) {
+      if (job->num_stages() == 0) {
+        job->Finish();
+        continue;
+      }
       running.push_back(std::make_unique<RunningJob>());
       running.back()->job = job;
     }
