@@ -104,6 +104,11 @@ class Plug {
     };
   }
 
+  ~Plug() {
+    if (!let_go_.HasBeenNotified()) LetGo();
+    if (computing_.HasBeenNotified()) (void)request_.status();  // nobody uses it any more
+  }
+
   TestRequest& request() { return request_; }
   void WaitUntilComputing() const { computing_.WaitForNotification(); }
   void LetGo() { let_go_.Notify(); }
