@@ -1,0 +1,91 @@
+# Verbs for people and CI. Each is a thin line over CMake's presets (CMakePresets.json) or a script
+# of deploy/; `make PRESET=debug test` uses another preset.
+PRESET ?= release
+PYTHON ?= /usr/bin/python3
+CLANG_FORMAT ?= clang-format
+PREFIX ?= /usr/local
+IMAGE ?= attend-server
+BASE ?= debian:bookworm-slim
+
+# A folder with conformance cases from outside, if there is one beside the repository.
+export ATTEND_TEST_SHARED_DIR ?= $(if $(wildcard ../shared),$(abspath ../shared))
+# A clone in another folder finds what the first one compiled.
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
+
+sources = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc')
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help deps configure build test test-slow demo bench format format-check lint layering \
+        wire-check wire-baseline sanitize asan tsan install image clean
+
+help: ## print this list
+	@echo 'make VERB, where VERB is'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+
+deps: ## install what building and testing need (Debian 12 or 13; root or sudo)
+	@deploy/install-deps.sh
+
+configure:
+	@cmake --preset $(PRESET)
+
+build: configure ## compile everything (PRESET=release)
+	@cmake --build --preset $(PRESET)
+
+test: deps build ## build, then run all tests but the slow ones
+	@ctest --preset $(PRESET)
+
+test-slow: deps ## build, then run the slow tests
+	@$(MAKE) --no-print-directory PRESET=release build
+	@ctest --preset slow
+
+demo: deps ## build, start a server, compute with the client, show the server's metrics
+	@$(MAKE) --no-print-directory PRESET=release build
+	@deploy/demo.sh build/release
+
+bench: deps ## measure the kernel against this machine's peak, into build/bench/core.json
+	@$(MAKE) --no-print-directory PRESET=release build
+	@mkdir -p build/bench
+	-@build/release/tests/bench/attend-bench build/bench/core.json
+
+format: ## rewrite the sources in the house style
+	@deploy/install-deps.sh --only format
+	@$(CLANG_FORMAT) -i $(sources)
+
+format-check: ## fail if `make format` would change anything
+	@deploy/install-deps.sh --only format
+	@$(CLANG_FORMAT) --dry-run -Werror $(sources)
+	@echo 'format-check: $(words $(sources)) files are in the house style'
+
+lint: layering wire-check ## clang-tidy, layers, wire compatibility
+	@deploy/install-deps.sh --only build,test,lint
+	@cmake --preset lint
+	@cmake --build --preset lint
+	@deploy/lint.sh build/lint
+
+layering: ## check that every include points down the layers
+	@$(PYTHON) -B tests/checks/layering_check.py .
+
+wire-check: ## check the .proto files against the agreed API
+	@deploy/install-deps.sh --only build,test
+	@$(PYTHON) -B tests/checks/wire_check.py proto proto/wire-baseline.json
+
+wire-baseline: ## take the .proto files as they are for the agreed API
+	@deploy/install-deps.sh --only build,test
+	@$(PYTHON) -B tests/checks/wire_check.py proto proto/wire-baseline.json --update
+
+sanitize: asan tsan ## unit and integration tests under asan with ubsan, then tsan
+
+asan tsan: deps
+	@cmake --workflow --preset $@
+
+install: ## install what is built (PREFIX=/usr/local)
+	@cmake --install build/$(PRESET) --prefix $(PREFIX)
+
+image: ## build the container image of the server (IMAGE, BASE)
+	@docker build --build-arg BASE=$(BASE) -t $(IMAGE) .
+
+clean: ## remove every build
+	@rm -rf build

@@ -1,0 +1,89 @@
+#include "client/cli/app.h"
+
+#include <CLI/CLI.hpp>
+
+#include "client/cli/commands.h"
+#include "client/cli/context.h"
+
+namespace attend::cli {
+
+namespace {
+
+constexpr std::int64_t kLargestMessage = 2147483647;
+constexpr double kLongestTimeout = 1e6;
+
+// Every option of the command line, in one place that outlives its parsing.
+struct CommandLine {
+  GlobalOptions global;
+  SdpaOptions sdpa;
+  ExplainOptions explain;
+  HealthOptions health;
+  DemoOptions demo;
+};
+
+void AddGlobalFlags(CLI::App* app, GlobalOptions* global) {
+  app->add_option("--server", global->server, "HOST:PORT, or unix:/PATH")
+      ->envname("ATTEND_SERVER")
+      ->capture_default_str();
+  app->add_option("--timeout", global->timeout_seconds,
+                  "For each call to the server, in seconds; 0 waits for ever")
+      ->check(CLI::Range(0.0, kLongestTimeout))
+      ->capture_default_str();
+  app->add_flag("--wait", global->wait,
+                "Wait, up to --timeout, for a server that is not there yet");
+  app->add_option("--max-message-bytes", global->max_message_bytes,
+                  "Largest request to send and answer to accept")
+      ->check(CLI::Range(std::int64_t{1}, kLargestMessage))
+      ->capture_default_str();
+  app->add_flag("--json", global->json, "Results (and errors) as one line of JSON");
+}
+
+CLI::App* AddCommand(CLI::App* app, const char* name, const char* description) {
+  CLI::App* command = app->add_subcommand(name, description);
+  command->fallthrough();  // the general options may stand behind the command as well
+  command->footer(
+      "General options (--server, --timeout, --wait, --max-message-bytes, --json): see "
+      "attend --help");
+  return command;
+}
+
+void AddCommands(CLI::App* app, CommandLine* line) {
+  AddSdpaFlags(AddCommand(app, "sdpa", "Attention on tensors in files"), &line->sdpa);
+  AddExplainFlags(AddCommand(app, "explain",
+                             "Every step of a small attention: products, scores, weights, output"),
+                  &line->explain);
+  AddHealthFlags(AddCommand(app, "health", "Whether the server, or one of its services, serves"),
+                 &line->health);
+  AddCommand(app, "info", "What the server is and what it accepts");
+  AddDemoFlags(
+      AddCommand(app, "demo", "A worked step and a larger request, checked against the reference"),
+      &line->demo);
+}
+
+int RunCommand(const std::string& name, const CommandLine& line, const Context& context) {
+  if (name == "sdpa") return RunSdpa(line.sdpa, context);
+  if (name == "explain") return RunExplain(line.explain, context);
+  if (name == "health") return RunHealth(line.health, context);
+  if (name == "info") return RunInfo(context);
+  return RunDemo(line.demo, context);
+}
+
+}  // namespace
+
+int Run(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  CLI::App app("Attention from an attend server.", "attend");
+  app.set_version_flag("--version", "attend " ATTEND_VERSION);
+  app.require_subcommand(1);
+  app.footer(ExitCodeHelp());
+  CommandLine line;
+  AddGlobalFlags(&app, &line.global);
+  AddCommands(&app, &line);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error, out, err) == 0 ? kOk : kUsage;
+  }
+  return RunCommand(app.get_subcommands().front()->get_name(), line, {line.global, out, err});
+}
+
+}  // namespace attend::cli

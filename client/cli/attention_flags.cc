@@ -1,0 +1,189 @@
+#include "client/cli/attention_flags.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/tensor_files.h"
+#include "core/base/status.h"
+
+namespace attend::cli {
+
+namespace {
+
+CLI::IsMember IsDType() { return CLI::IsMember({"float32", "bfloat16", "float16"}); }
+
+DType ParseDType(const std::string& name) {
+  if (name == "bfloat16") return DType::kBFloat16;
+  return name == "float16" ? DType::kFloat16 : DType::kFloat32;
+}
+
+Layout ParseLayout(const std::string& name) {
+  if (name == "packed") return Layout::kPacked;
+  return name == "batch-length-heads" ? Layout::kBatchLengthHeads : Layout::kBatchHeadsLength;
+}
+
+Alignment ParseAlignment(const std::string& name) {
+  if (name == "last") return Alignment::kLast;
+  return name == "offsets" ? Alignment::kOffsets : Alignment::kFirst;
+}
+
+// One of query, key and value: from its own flag, else from --input, else left alone.
+absl::Status ApplyInput(const AttentionFlags& flags, const std::string& own,
+                        const std::string& name, AttentionInput* input, TensorView* view) {
+  if (own.empty() && flags.input.empty()) return absl::OkStatus();
+  absl::StatusOr<Tensor> tensor =
+      own.empty() ? ReadNamedTensor(flags.input, {name, name.substr(0, 1)}) : ReadTensor(own);
+  if (tensor.ok() && !flags.dtype.empty()) {
+    tensor = ConvertFloats(*tensor, ParseDType(flags.dtype), "--" + name);
+  }
+  if (!tensor.ok()) return tensor.status();
+  *view = input->Keep(*std::move(tensor));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyOptional(const absl::StatusOr<Tensor>& tensor, AttentionInput* input,
+                           std::optional<TensorView>* view) {
+  if (!tensor.ok()) return tensor.status();
+  *view = input->Keep(*tensor);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyTensors(const AttentionFlags& flags, AttentionInput* input) {
+  AttentionArgs& args = input->args;
+  absl::Status status = ApplyInput(flags, flags.query, "query", input, &args.query);
+  status.Update(ApplyInput(flags, flags.key, "key", input, &args.key));
+  status.Update(ApplyInput(flags, flags.value, "value", input, &args.value));
+  if (status.ok() && !flags.boolean_mask.empty()) {
+    status = ApplyOptional(ReadTensor(flags.boolean_mask), input, &args.boolean_mask);
+  }
+  if (status.ok() && !flags.additive_mask.empty()) {
+    status = ApplyOptional(ReadTensor(flags.additive_mask), input, &args.additive_mask);
+  }
+  if (status.ok() && !flags.alibi_slopes.empty()) {
+    status =
+        ApplyOptional(ReadTensorOrNumbers(flags.alibi_slopes), input, &args.options.alibi_slopes);
+  }
+  if (status.ok() && !flags.sinks.empty()) {
+    status = ApplyOptional(ReadTensorOrNumbers(flags.sinks), input, &args.options.sinks);
+  }
+  return status;
+}
+
+void AddInputFlags(CLI::App* app, AttentionFlags* flags) {
+  constexpr const char* kGroup = "Inputs (FILE.npy, FILE.safetensors or FILE.safetensors:TENSOR)";
+  app->add_option("--query", flags->query, "Queries")->group(kGroup);
+  app->add_option("--key", flags->key, "Keys")->group(kGroup);
+  app->add_option("--value", flags->value, "Values")->group(kGroup);
+  app->add_option("--input", flags->input,
+                  "FILE.safetensors that holds query, key and value (or q, k and v)")
+      ->group(kGroup);
+  app->add_option("--layout", flags->layout,
+                  "Axis order of query, key, value and output; packed is [tokens, heads, dim] "
+                  "(default: batch-heads-length)")
+      ->check(CLI::IsMember({"batch-heads-length", "batch-length-heads", "packed"}))
+      ->group(kGroup);
+  app->add_option("--query-lengths", flags->query_lengths,
+                  "Queries of each item, as N,N,...; required with --layout packed")
+      ->delimiter(',')
+      ->group(kGroup);
+  app->add_option("--kv-lengths", flags->kv_lengths, "Keys of each item, likewise")
+      ->delimiter(',')
+      ->group(kGroup);
+  app->add_option("--dtype", flags->dtype, "Round query, key and value to this type first")
+      ->check(IsDType())
+      ->group(kGroup);
+  app->add_option("--output-dtype", flags->output_dtype, "Of the output (default: the query's)")
+      ->check(IsDType())
+      ->group(kGroup);
+}
+
+void AddMaskFlags(CLI::App* app, AttentionFlags* flags) {
+  constexpr const char* kGroup = "Which keys a query sees";
+  app->add_flag("--causal,!--no-causal", flags->causal, "Only keys up to the query's own position")
+      ->group(kGroup);
+  app->add_option("--alignment", flags->alignment,
+                  "Where query 0 stands on the key axis: first (at key 0, the default), last (the "
+                  "last query at the last key), or offsets")
+      ->check(CLI::IsMember({"first", "last", "offsets"}))
+      ->group(kGroup);
+  app->add_option("--query-offsets", flags->query_offsets,
+                  "One for all items or one for each, as N,N,...; means --alignment offsets")
+      ->delimiter(',')
+      ->group(kGroup);
+  app->add_option("--window-left", flags->window_left,
+                  "Keys seen to the left of the query's own (default: no limit)")
+      ->group(kGroup);
+  app->add_option("--window-right", flags->window_right, "Keys seen to the right, likewise")
+      ->group(kGroup);
+  app->add_option("--boolean-mask", flags->boolean_mask, "File of a BOOL mask; true = may attend")
+      ->group(kGroup);
+}
+
+void AddScoreFlags(CLI::App* app, AttentionFlags* flags) {
+  constexpr const char* kGroup = "How keys are scored";
+  app->add_option("--scale", flags->scale, "Factor on q.k (default: 1/sqrt(head_dim))")
+      ->group(kGroup);
+  app->add_option("--softcap", flags->softcap,
+                  "Scores become softcap * tanh(score / softcap); 0 is off")
+      ->group(kGroup);
+  app->add_option("--additive-mask", flags->additive_mask,
+                  "File of a mask that is added to the scores; -inf excludes the key")
+      ->group(kGroup);
+  app->add_option("--alibi-slopes", flags->alibi_slopes, "A file, or one number a head, as X,X,...")
+      ->group(kGroup);
+  app->add_option("--sinks", flags->sinks,
+                  "A file, or one logit a head, as X,X,...: joins the softmax's denominator")
+      ->group(kGroup);
+}
+
+}  // namespace
+
+ScoreStage ParseScoreStage(const std::string& name) {
+  if (name == "scaled") return ScoreStage::kScaled;
+  if (name == "capped") return ScoreStage::kCapped;
+  return name == "biased" ? ScoreStage::kBiased : ScoreStage::kNone;
+}
+
+void AddAttentionFlags(CLI::App* app, AttentionFlags* flags) {
+  AddInputFlags(app, flags);
+  AddMaskFlags(app, flags);
+  AddScoreFlags(app, flags);
+}
+
+absl::Status CheckInputsGiven(const AttentionFlags& flags) {
+  if (!flags.input.empty()) return absl::OkStatus();
+  const std::pair<const char*, const std::string*> inputs[] = {
+      {"--query", &flags.query}, {"--key", &flags.key}, {"--value", &flags.value}};
+  for (const auto& [flag, given] : inputs) {
+    if (given->empty()) {
+      return InvalidField(flag,
+                          "is missing; give --query, --key and --value, or --input with all "
+                          "three in one file");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ApplyFlags(const AttentionFlags& flags, AttentionInput* input) {
+  absl::Status status = ApplyTensors(flags, input);
+  if (!status.ok()) return status;
+  AttentionArgs& args = input->args;
+  AttentionOptions& options = args.options;
+  if (flags.scale.has_value()) options.scale = flags.scale;
+  if (flags.softcap.has_value()) options.softcap = *flags.softcap;
+  if (flags.causal.has_value()) options.causal = *flags.causal;
+  if (!flags.query_offsets.empty()) {
+    options.query_offsets = flags.query_offsets;
+    options.alignment = Alignment::kOffsets;
+  }
+  if (!flags.alignment.empty()) options.alignment = ParseAlignment(flags.alignment);
+  if (flags.window_left.has_value()) options.window_left = flags.window_left;
+  if (flags.window_right.has_value()) options.window_right = flags.window_right;
+  if (!flags.layout.empty()) args.layout = ParseLayout(flags.layout);
+  if (!flags.query_lengths.empty()) args.query_lengths = flags.query_lengths;
+  if (!flags.kv_lengths.empty()) args.kv_lengths = flags.kv_lengths;
+  if (!flags.output_dtype.empty()) args.output.dtype = ParseDType(flags.output_dtype);
+  return absl::OkStatus();
+}
+
+}  // namespace attend::cli

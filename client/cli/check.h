@@ -1,0 +1,45 @@
+// A server's answer against the float64 reference.
+#ifndef ATTEND_CLIENT_CLI_CHECK_H_
+#define ATTEND_CLIENT_CLI_CHECK_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/cli/json_output.h"
+#include "client/cpp/client.h"
+#include "core/base/attention_problem.h"
+
+namespace attend::cli {
+
+struct CheckReport {
+  std::int64_t elements = 0;        // compared, of output and LSE
+  double max_error = 0;             // largest |output - reference|
+  double max_error_over_bound = 0;  // largest error as a share of its bound; infinite where one of
+                                    // the two is NaN or an infinity and the other is not
+  bool passed() const { return max_error_over_bound <= 1; }
+};
+
+// Compares output, and LSE where present, element by element, with the definition of
+// attention_problem.h computed in float64.
+//
+// The bound of an output element is r * sum_j w_j |v_j| + u_out * |o|, where
+//   r = 2e-6 * max(1, S / 8), plus 2^-8 for bfloat16 inputs, whose weights may be rounded to it; S
+//   is the row's largest score in magnitude: 2e-6 allows four float32 roundings of scores up to 8,
+//   and the rounding of a score grows with its size; u_out is the rounding of the output's dtype: 0
+//   for FLOAT32 (it is part of r), 2^-8 for BFLOAT16, 2^-11 for FLOAT16 (or 2^-25 in all, below its
+//   normal numbers).
+// The bound of an LSE is r * max(1, |LSE|).
+//
+// Errors: INVALID_ARGUMENT for a problem that is none, or a result of another shape than asked for.
+// Cost: as the reference; a row of scores at a time.
+absl::StatusOr<CheckReport> CheckAgainstReference(const AttentionArgs& args,
+                                                  const AttendResult& result);
+
+// "check: 393216 elements, largest error 1.2e-07, 0.31 of its bound: passed".
+std::string RenderCheck(const CheckReport& report);
+Json ToJson(const CheckReport& report);
+
+}  // namespace attend::cli
+
+#endif  // ATTEND_CLIENT_CLI_CHECK_H_

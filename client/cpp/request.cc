@@ -1,0 +1,217 @@
+#include "client/cpp/request.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status.h"
+
+namespace attend {
+
+namespace {
+
+struct NamedView {
+  const TensorView* view;
+  absl::string_view field;
+  v1::Tensor* message;
+};
+
+v1::DataType ToProto(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return v1::DATA_TYPE_FLOAT32;
+    case DType::kBFloat16:
+      return v1::DATA_TYPE_BFLOAT16;
+    case DType::kFloat16:
+      return v1::DATA_TYPE_FLOAT16;
+    case DType::kBool:
+      return v1::DATA_TYPE_BOOL;
+    case DType::kInt8:
+      return v1::DATA_TYPE_INT8;
+    case DType::kInt64:
+      return v1::DATA_TYPE_INT64;
+  }
+  return v1::DATA_TYPE_UNSPECIFIED;
+}
+
+v1::Layout ToProto(Layout layout) {
+  switch (layout) {
+    case Layout::kBatchHeadsLength:
+      return v1::LAYOUT_BATCH_HEADS_LENGTH;
+    case Layout::kBatchLengthHeads:
+      return v1::LAYOUT_BATCH_LENGTH_HEADS;
+    case Layout::kPacked:
+      return v1::LAYOUT_PACKED;
+  }
+  return v1::LAYOUT_UNSPECIFIED;
+}
+
+v1::Alignment ToProto(Alignment alignment) {
+  switch (alignment) {
+    case Alignment::kFirst:
+      return v1::ALIGNMENT_FIRST;
+    case Alignment::kLast:
+      return v1::ALIGNMENT_LAST;
+    case Alignment::kOffsets:
+      return v1::ALIGNMENT_OFFSETS;
+  }
+  return v1::ALIGNMENT_UNSPECIFIED;
+}
+
+v1::ScoreStage ToProto(ScoreStage stage) {
+  switch (stage) {
+    case ScoreStage::kNone:
+      return v1::SCORE_STAGE_UNSPECIFIED;
+    case ScoreStage::kScaled:
+      return v1::SCORE_STAGE_SCALED;
+    case ScoreStage::kCapped:
+      return v1::SCORE_STAGE_CAPPED;
+    case ScoreStage::kBiased:
+      return v1::SCORE_STAGE_BIASED;
+  }
+  return v1::SCORE_STAGE_UNSPECIFIED;
+}
+
+v1::Priority ToProto(CallPriority priority) {
+  switch (priority) {
+    case CallPriority::kNormal:
+      // Left open, so that metadata given with the call can still say otherwise.
+      return v1::PRIORITY_UNSPECIFIED;
+    case CallPriority::kHigh:
+      return v1::PRIORITY_HIGH;
+    case CallPriority::kLow:
+      return v1::PRIORITY_LOW;
+  }
+  return v1::PRIORITY_UNSPECIFIED;
+}
+
+absl::StatusOr<std::int64_t> CheckedBytes(const NamedView& named) {
+  const TensorView& view = *named.view;
+  const absl::StatusOr<std::int64_t> count = CheckedElementCount(view.shape, named.field);
+  if (!count.ok()) return count.status();
+  if (view.strides.size() != view.shape.size()) {
+    return InvalidField(absl::StrCat(named.field, ".strides"),
+                        absl::StrCat("are ", ShapeString(view.strides),
+                                     "; expected one for each of ", ShapeString(view.shape)));
+  }
+  if (view.data == nullptr && *count > 0) {
+    return InvalidField(named.field, absl::StrCat("is missing: ", ShapeString(view.shape),
+                                                  " elements at a null pointer"));
+  }
+  return *count * static_cast<std::int64_t>(SizeOf(view.dtype));
+}
+
+// Copies the elements of `view` below axis `axis`, row-major, and returns the end of what it wrote.
+char* CopyElements(const TensorView& view, std::size_t axis, const std::byte* source,
+                   char* target) {
+  const std::size_t size = SizeOf(view.dtype);
+  if (axis == view.shape.size()) {
+    std::memcpy(target, source, size);
+    return target + size;
+  }
+  const std::int64_t count = view.shape[axis];
+  const bool contiguous = axis + 1 == view.shape.size() && view.strides[axis] == 1;
+  if (contiguous) {
+    const std::size_t bytes = static_cast<std::size_t>(count) * size;
+    std::memcpy(target, source, bytes);
+    return target + bytes;
+  }
+  const std::int64_t step = view.strides[axis] * static_cast<std::int64_t>(size);
+  for (std::int64_t i = 0; i < count; ++i) {
+    target = CopyElements(view, axis + 1, source + i * step, target);
+  }
+  return target;
+}
+
+void FillTensor(const TensorView& view, std::int64_t bytes, v1::Tensor* message) {
+  message->set_dtype(ToProto(view.dtype));
+  message->mutable_shape()->Add(view.shape.begin(), view.shape.end());
+  if (bytes == 0) return;
+  std::string* data = message->mutable_data();
+  if (view.strides == DenseStrides(view.shape)) {
+    data->assign(reinterpret_cast<const char*>(view.data), static_cast<std::size_t>(bytes));
+    return;
+  }
+  data->resize(static_cast<std::size_t>(bytes));
+  CopyElements(view, 0, view.data, data->data());
+}
+
+// Every tensor of the request with its place in the message.
+std::vector<NamedView> ListTensors(const AttentionArgs& args, v1::AttendRequest* request) {
+  std::vector<NamedView> views = {{&args.query, "query", request->mutable_query()},
+                                  {&args.key, "key", request->mutable_key()},
+                                  {&args.value, "value", request->mutable_value()}};
+  const AttentionOptions& options = args.options;
+  v1::AttentionOptions* message = request->mutable_options();
+  if (args.boolean_mask.has_value()) {
+    views.push_back({&*args.boolean_mask, "boolean_mask", request->mutable_boolean_mask()});
+  }
+  if (args.additive_mask.has_value()) {
+    views.push_back({&*args.additive_mask, "additive_mask", request->mutable_additive_mask()});
+  }
+  if (options.alibi_slopes.has_value()) {
+    views.push_back(
+        {&*options.alibi_slopes, "options.alibi_slopes", message->mutable_alibi_slopes()});
+  }
+  if (options.sinks.has_value()) {
+    views.push_back({&*options.sinks, "options.sinks", message->mutable_sinks()});
+  }
+  if (options.block_mask.has_value()) {
+    v1::BlockMask* mask = message->mutable_block_mask();
+    mask->set_query_block_size(options.block_mask->query_block_size);
+    mask->set_key_block_size(options.block_mask->key_block_size);
+    views.push_back(
+        {&options.block_mask->blocks, "options.block_mask.blocks", mask->mutable_blocks()});
+  }
+  return views;
+}
+
+void FillOptions(const AttentionOptions& options, v1::AttentionOptions* message) {
+  if (options.scale.has_value()) message->set_scale(*options.scale);
+  message->set_softcap(options.softcap);
+  message->set_causal(options.causal);
+  message->set_alignment(ToProto(options.alignment));
+  message->mutable_query_offsets()->Add(options.query_offsets.begin(), options.query_offsets.end());
+  if (options.window_left.has_value()) message->set_window_left(*options.window_left);
+  if (options.window_right.has_value()) message->set_window_right(*options.window_right);
+}
+
+void FillOutput(const OutputOptions& output, v1::OutputOptions* message) {
+  if (output.dtype.has_value()) message->set_dtype(ToProto(*output.dtype));
+  message->set_lse(output.lse);
+  message->set_weights(output.weights);
+  message->set_scores(ToProto(output.scores));
+}
+
+}  // namespace
+
+absl::Status FillRequest(const AttentionArgs& args, CallPriority priority,
+                         std::int64_t max_message_bytes, v1::AttendRequest* request) {
+  const std::vector<NamedView> views = ListTensors(args, request);
+  std::vector<std::int64_t> bytes;
+  std::int64_t left = max_message_bytes;
+  for (const NamedView& named : views) {
+    const absl::StatusOr<std::int64_t> size = CheckedBytes(named);
+    if (!size.ok()) return size.status();
+    if (*size > left) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the request's tensors are larger than max_message_bytes of this client (",
+          max_message_bytes, "): raise it here and on the server, or send less in one request"));
+    }
+    left -= *size;
+    bytes.push_back(*size);
+  }
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    FillTensor(*views[i].view, bytes[i], views[i].message);
+  }
+  FillOptions(args.options, request->mutable_options());
+  FillOutput(args.output, request->mutable_output());
+  request->set_layout(ToProto(args.layout));
+  request->mutable_query_lengths()->Add(args.query_lengths.begin(), args.query_lengths.end());
+  request->mutable_kv_lengths()->Add(args.kv_lengths.begin(), args.kv_lengths.end());
+  request->set_priority(ToProto(priority));
+  return absl::OkStatus();
+}
+
+}  // namespace attend

@@ -1,0 +1,194 @@
+#include "server/observe/metrics.h"
+
+#include <array>
+#include <grpcpp/grpcpp.h>
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+#include <utility>
+#include <vector>
+
+#include "server/observe/family.h"
+#include "server/observe/process_metrics.h"
+
+namespace attend {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using prometheus::Labels;
+using prometheus::Registry;
+
+// Label values, in the order of the enums that index them.
+constexpr std::array<const char*, 2> kMethods = {"Attend", "GetServerInfo"};
+constexpr std::array<const char*, 4> kDropReasons = {"deadline", "cancelled", "queue_full",
+                                                     "draining"};
+constexpr std::array<const char*, 17> kCodes = {
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+
+// From 50 us, a small request on an idle server, to minutes, a huge one behind others. Seconds.
+const Histogram::BucketBoundaries& SecondsBuckets() {
+  static const auto* const buckets = new Histogram::BucketBoundaries{
+      50e-6,  100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3,
+      250e-3, 500e-3, 1,      2.5,    5,    10,     30,   60,    120,   300};
+  return *buckets;
+}
+
+const Histogram::BucketBoundaries& BatchBuckets() {
+  static const auto* const buckets =
+      new Histogram::BucketBoundaries{1, 2, 4, 8, 16, 32, 64, 128, 256};
+  return *buckets;
+}
+
+Counter& AddCounter(Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
+}
+
+Gauge& AddGauge(Registry& registry, const char* name, const char* help, const Labels& labels = {}) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+}
+
+Histogram& AddHistogram(Registry& registry, const char* name, const char* help,
+                        const Histogram::BucketBoundaries& buckets) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
+}
+
+template <std::size_t n>
+std::array<Counter*, n> AddCounters(Registry& registry, const char* name, const char* help,
+                                    const char* label, const std::array<const char*, n>& values) {
+  auto& family = prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+  std::array<Counter*, n> counters{};
+  for (std::size_t i = 0; i < n; ++i) counters[i] = &family.Add({{label, values[i]}});
+  return counters;
+}
+
+using CodeCounters = std::array<Counter*, kCodes.size()>;
+
+std::array<CodeCounters, kMethods.size()> AddRequestCounters(Registry& registry) {
+  auto& family = prometheus::BuildCounter()
+                     .Name("attend_requests_total")
+                     .Help("Calls that ended, by method and gRPC code.")
+                     .Register(registry);
+  std::array<CodeCounters, kMethods.size()> counters{};
+  for (std::size_t method = 0; method < kMethods.size(); ++method) {
+    for (std::size_t code = 0; code < kCodes.size(); ++code) {
+      counters[method][code] = &family.Add({{"method", kMethods[method]}, {"code", kCodes[code]}});
+    }
+  }
+  return counters;
+}
+
+std::array<Histogram*, kMethods.size()> AddRequestSeconds(Registry& registry) {
+  auto& family = prometheus::BuildHistogram()
+                     .Name("attend_request_seconds")
+                     .Help("Time from a call's arrival to its answer, whatever its code.")
+                     .Register(registry);
+  std::array<Histogram*, kMethods.size()> histograms{};
+  for (std::size_t method = 0; method < kMethods.size(); ++method) {
+    histograms[method] = &family.Add({{"method", kMethods[method]}}, SecondsBuckets());
+  }
+  return histograms;
+}
+
+// A code outside the enum counts as UNKNOWN, as gRPC itself reads it.
+std::size_t CodeIndex(grpc::StatusCode code) {
+  const auto index = static_cast<std::size_t>(code);
+  return index < kCodes.size() ? index : static_cast<std::size_t>(grpc::StatusCode::UNKNOWN);
+}
+
+}  // namespace
+
+class Metrics::Impl {
+ public:
+  explicit Impl(MetricsOptions options) : gemm_primitives_(std::move(options.gemm_primitives)) {
+    AddGauge(registry_, "attend_compute_threads", "Threads that compute.")
+        .Set(options.compute_threads);
+    AddGauge(registry_, "attend_build_info", "1; the labels say what runs.",
+             {{"version", options.version},
+              {"cpu_target", options.cpu_target},
+              {"grpc_version", grpc::Version()}})
+        .Set(1);
+  }
+
+  std::vector<prometheus::MetricFamily> Collect() const {
+    std::vector<prometheus::MetricFamily> families = registry_.Collect();
+    const std::int64_t primitives = gemm_primitives_ ? gemm_primitives_() : 0;
+    families.push_back(MakeFamily("attend_gemm_primitives",
+                                  "Matrix product kernels created since the start.",
+                                  prometheus::MetricType::Gauge, static_cast<double>(primitives)));
+    for (prometheus::MetricFamily& family : process_.Collect()) {
+      families.push_back(std::move(family));
+    }
+    return families;
+  }
+
+ private:
+  Registry registry_;
+  const std::function<std::int64_t()> gemm_primitives_;
+  const ProcessMetrics process_;
+
+ public:
+  const std::array<CodeCounters, kMethods.size()> requests = AddRequestCounters(registry_);
+  const std::array<Histogram*, kMethods.size()> request_seconds = AddRequestSeconds(registry_);
+  const std::array<Counter*, kDropReasons.size()> dropped =
+      AddCounters(registry_, "attend_dropped_total",
+                  "Requests that were not computed, or not to their end.", "reason", kDropReasons);
+  Histogram& queue_seconds =
+      AddHistogram(registry_, "attend_queue_seconds",
+                   "Time from a request's arrival to the start of compute.", SecondsBuckets());
+  Histogram& compute_seconds =
+      AddHistogram(registry_, "attend_compute_seconds",
+                   "Time from the start of a request's compute to its end.", SecondsBuckets());
+  Histogram& batch_requests = AddHistogram(registry_, "attend_batch_requests",
+                                           "Requests computed side by side.", BatchBuckets());
+  Counter& tokens = AddCounter(registry_, "attend_tokens_total", "Queries computed.");
+  Counter& flops =
+      AddCounter(registry_, "attend_flops_total", "Floating-point operations that requests took.");
+  Counter& received_bytes =
+      AddCounter(registry_, "attend_received_bytes_total", "Bytes of request messages.");
+  Counter& sent_bytes =
+      AddCounter(registry_, "attend_sent_bytes_total", "Bytes of response messages.");
+  Gauge& in_flight = AddGauge(registry_, "attend_in_flight_requests",
+                              "Calls that arrived and have no answer yet.");
+  Gauge& queue_depth = AddGauge(registry_, "attend_queue_depth", "Requests that wait for compute.");
+};
+
+Metrics::Metrics(MetricsOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Metrics::~Metrics() = default;
+
+void Metrics::RequestStarted(Method /*method*/) { impl_->in_flight.Increment(); }
+
+void Metrics::RequestFinished(Method method, const RequestRecord& record) {
+  const auto index = static_cast<std::size_t>(method);
+  impl_->in_flight.Decrement();
+  impl_->requests[index][CodeIndex(record.code)]->Increment();
+  impl_->request_seconds[index]->Observe(record.total_seconds);
+  if (record.queue_seconds.has_value()) impl_->queue_seconds.Observe(*record.queue_seconds);
+  if (record.compute_seconds.has_value()) impl_->compute_seconds.Observe(*record.compute_seconds);
+  impl_->received_bytes.Increment(static_cast<double>(record.received_bytes));
+  impl_->sent_bytes.Increment(static_cast<double>(record.sent_bytes));
+  impl_->tokens.Increment(static_cast<double>(record.tokens));
+  impl_->flops.Increment(static_cast<double>(record.flops));
+}
+
+void Metrics::SetQueueDepth(std::int64_t requests) {
+  impl_->queue_depth.Set(static_cast<double>(requests));
+}
+
+void Metrics::BatchFormed(int requests) { impl_->batch_requests.Observe(requests); }
+
+void Metrics::RequestDropped(DropReason reason) {
+  impl_->dropped[static_cast<std::size_t>(reason)]->Increment();
+}
+
+std::string Metrics::Exposition() const {
+  return prometheus::TextSerializer().Serialize(impl_->Collect());
+}
+
+}  // namespace attend

@@ -1,0 +1,78 @@
+// The numbers that the server publishes about itself, in Prometheus' text format.
+#ifndef ATTEND_SERVER_OBSERVE_METRICS_H_
+#define ATTEND_SERVER_OBSERVE_METRICS_H_
+
+#include <cstdint>
+#include <functional>
+#include <grpcpp/support/status_code_enum.h>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace attend {
+
+// Values of the `method` label.
+enum class Method : std::uint8_t { kAttend, kGetServerInfo };
+
+// Why an admitted or arriving request was never computed, or not to its end: values of the `reason`
+// label of attend_dropped_total.
+enum class DropReason : std::uint8_t {
+  kDeadline,   // its time ran out
+  kCancelled,  // the caller gave up or went away
+  kQueueFull,  // refused at admission: too many requests or bytes
+  kDraining,   // the server is shutting down
+};
+
+// What one call came to.
+struct RequestRecord {
+  grpc::StatusCode code = grpc::StatusCode::OK;
+  double total_seconds = 0;               // from arrival to the answer
+  std::optional<double> queue_seconds;    // unset: was never queued
+  std::optional<double> compute_seconds;  // unset: was never computed
+  std::int64_t received_bytes = 0;        // of the request message
+  std::int64_t sent_bytes = 0;            // of the response message
+  std::int64_t tokens = 0;                // queries computed
+  std::int64_t flops = 0;                 // computed, as in Stats.flops
+};
+
+struct MetricsOptions {
+  std::string version;
+  std::string cpu_target;
+  int compute_threads = 0;
+  // AttentionEngine::primitives_created; asked at each scrape, from any thread. Empty: 0.
+  std::function<std::int64_t()> gemm_primitives;
+};
+
+// Every series exists from the start, labels are closed sets, and no call looks a series up by
+// name. Names and units: see server/README.md.
+// Thread-safety: safe from any thread.
+class Metrics {
+ public:
+  explicit Metrics(MetricsOptions options);
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // Each RequestStarted is followed by exactly one RequestFinished, whatever becomes of the call.
+  void RequestStarted(Method method);
+  void RequestFinished(Method method, const RequestRecord& record);
+
+  // Requests that are admitted and wait for compute.
+  void SetQueueDepth(std::int64_t requests);
+
+  // A batch of `requests` started to compute.
+  void BatchFormed(int requests);
+
+  void RequestDropped(DropReason reason);
+
+  // Everything, in Prometheus' text exposition format.
+  std::string Exposition() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attend
+
+#endif  // ATTEND_SERVER_OBSERVE_METRICS_H_

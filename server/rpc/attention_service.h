@@ -1,0 +1,52 @@
+// attend.v1.AttentionService over gRPC's callback API.
+#ifndef ATTEND_SERVER_RPC_ATTENTION_SERVICE_H_
+#define ATTEND_SERVER_RPC_ATTENTION_SERVICE_H_
+
+#include <cstdint>
+#include <grpcpp/grpcpp.h>
+
+#include "attend/v1/attention.grpc.pb.h"
+#include "attend/v1/attention.pb.h"
+#include "core/base/attention_problem.h"
+#include "server/observe/metrics.h"
+#include "server/schedule/clock.h"
+#include "server/schedule/scheduler.h"
+
+namespace attend {
+
+// What the service needs. The pointers must not be null and must outlive the gRPC server.
+struct AttentionServiceOptions {
+  Scheduler* scheduler = nullptr;
+  Metrics* metrics = nullptr;
+  Clock* clock = nullptr;  // the scheduler's
+  // What a request may hold at most.
+  AttentionLimits limits;
+  // Of a request or response message, as the gRPC server was given it.
+  std::int64_t max_message_bytes = std::int64_t{256} << 20;
+  // The answer to GetServerInfo; see server_info.h. Its `server` is Stats.server of every response.
+  v1::ServerInfo info;
+};
+
+// Attend and GetServerInfo; AttendStream and Estimate answer UNIMPLEMENTED. Handlers never block:
+// a call is checked and submitted on gRPC's thread, and finished from the thread that computed it.
+// Each call finishes once, whatever becomes of it, also while the scheduler shuts down.
+// Thread-safety: safe from any thread.
+class AttentionService final : public v1::AttentionService::CallbackService {
+ public:
+  explicit AttentionService(AttentionServiceOptions options);
+
+  grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
+                                   const v1::AttendRequest* request,
+                                   v1::AttendResponse* response) override;
+
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
+                                          const v1::GetServerInfoRequest* request,
+                                          v1::ServerInfo* response) override;
+
+ private:
+  const AttentionServiceOptions options_;
+};
+
+}  // namespace attend
+
+#endif  // ATTEND_SERVER_RPC_ATTENTION_SERVICE_H_

@@ -1,0 +1,196 @@
+#include "server/wire/attend_request.h"
+
+#include <cstdint>
+#include <google/protobuf/repeated_field.h>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/base/status.h"
+#include "server/wire/duration.h"
+#include "server/wire/tensor.h"
+#include "server/wire/unknown_fields.h"
+
+namespace attend {
+
+namespace {
+
+absl::Status UnknownValue(absl::string_view field, int value, absl::string_view type) {
+  return InvalidField(field, absl::StrCat("is ", value, "; expected a value of ", type));
+}
+
+absl::Status ConvertLayout(v1::Layout layout, Layout& to) {
+  switch (layout) {
+    case v1::LAYOUT_UNSPECIFIED:
+    case v1::LAYOUT_BATCH_HEADS_LENGTH:
+      to = Layout::kBatchHeadsLength;
+      return absl::OkStatus();
+    case v1::LAYOUT_BATCH_LENGTH_HEADS:
+      to = Layout::kBatchLengthHeads;
+      return absl::OkStatus();
+    case v1::LAYOUT_PACKED:
+      to = Layout::kPacked;
+      return absl::OkStatus();
+    default:
+      return UnknownValue("layout", layout, "Layout");
+  }
+}
+
+absl::Status ConvertAlignment(v1::Alignment alignment, Alignment& to) {
+  switch (alignment) {
+    case v1::ALIGNMENT_UNSPECIFIED:
+    case v1::ALIGNMENT_FIRST:
+      to = Alignment::kFirst;
+      return absl::OkStatus();
+    case v1::ALIGNMENT_LAST:
+      to = Alignment::kLast;
+      return absl::OkStatus();
+    case v1::ALIGNMENT_OFFSETS:
+      to = Alignment::kOffsets;
+      return absl::OkStatus();
+    default:
+      return UnknownValue("options.alignment", alignment, "Alignment");
+  }
+}
+
+absl::Status ConvertScoreStage(v1::ScoreStage stage, ScoreStage& to) {
+  switch (stage) {
+    case v1::SCORE_STAGE_UNSPECIFIED:
+      to = ScoreStage::kNone;
+      return absl::OkStatus();
+    case v1::SCORE_STAGE_SCALED:
+      to = ScoreStage::kScaled;
+      return absl::OkStatus();
+    case v1::SCORE_STAGE_CAPPED:
+      to = ScoreStage::kCapped;
+      return absl::OkStatus();
+    case v1::SCORE_STAGE_BIASED:
+      to = ScoreStage::kBiased;
+      return absl::OkStatus();
+    default:
+      return UnknownValue("output.scores", stage, "ScoreStage");
+  }
+}
+
+// A list with at most one value for each item.
+absl::Status ConvertPerItem(const google::protobuf::RepeatedField<std::int64_t>& values,
+                            absl::string_view field, const AttentionLimits& limits,
+                            std::vector<std::int64_t>& to) {
+  if (values.size() > limits.max_batch) {
+    return InvalidField(
+        field, absl::StrCat("has ", values.size(), " values; expected at most ", limits.max_batch));
+  }
+  to.assign(values.begin(), values.end());
+  return absl::OkStatus();
+}
+
+absl::Status ConvertTensor(const v1::Tensor& tensor, absl::string_view field, TensorView& to) {
+  absl::StatusOr<TensorView> view = ToTensorView(tensor, field);
+  if (!view.ok()) return view.status();
+  to = *std::move(view);
+  return absl::OkStatus();
+}
+
+absl::Status ConvertRequired(bool present, const v1::Tensor& tensor, absl::string_view field,
+                             TensorView& to) {
+  if (!present) return InvalidField(field, "is missing; expected a tensor");
+  return ConvertTensor(tensor, field, to);
+}
+
+absl::Status ConvertOptional(bool present, const v1::Tensor& tensor, absl::string_view field,
+                             std::optional<TensorView>& to) {
+  if (!present) return absl::OkStatus();
+  return ConvertTensor(tensor, field, to.emplace());
+}
+
+absl::Status ConvertBlockMask(const v1::BlockMask& mask, BlockMask& to) {
+  constexpr absl::string_view kField = "options.block_mask";
+  absl::Status status = RefuseUnknownFields(mask, kField);
+  to.query_block_size = mask.query_block_size();
+  to.key_block_size = mask.key_block_size();
+  status.Update(ConvertRequired(mask.has_blocks(), mask.blocks(), absl::StrCat(kField, ".blocks"),
+                                to.blocks));
+  return status;
+}
+
+absl::Status ConvertOptions(const v1::AttentionOptions& options, const AttentionLimits& limits,
+                            AttentionOptions& to) {
+  absl::Status status = RefuseUnknownFields(options, "options");
+  if (options.has_scale()) to.scale = options.scale();
+  to.softcap = options.softcap();
+  to.causal = options.causal();
+  status.Update(ConvertAlignment(options.alignment(), to.alignment));
+  status.Update(
+      ConvertPerItem(options.query_offsets(), "options.query_offsets", limits, to.query_offsets));
+  if (options.has_window_left()) to.window_left = options.window_left();
+  if (options.has_window_right()) to.window_right = options.window_right();
+  status.Update(ConvertOptional(options.has_alibi_slopes(), options.alibi_slopes(),
+                                "options.alibi_slopes", to.alibi_slopes));
+  status.Update(ConvertOptional(options.has_sinks(), options.sinks(), "options.sinks", to.sinks));
+  if (options.has_block_mask()) {
+    status.Update(ConvertBlockMask(options.block_mask(), to.block_mask.emplace()));
+  }
+  return status;
+}
+
+absl::Status RefuseTarget(bool present, absl::string_view field) {
+  if (!present) return absl::OkStatus();
+  return UnimplementedField(field,
+                            "is not offered by this server; the result comes in the response");
+}
+
+absl::Status ConvertOutput(const v1::OutputOptions& output, OutputOptions& to) {
+  absl::Status status = RefuseUnknownFields(output, "output");
+  if (output.dtype() != v1::DATA_TYPE_UNSPECIFIED) {
+    absl::StatusOr<DType> dtype = ToDType(output.dtype(), "output.dtype");
+    if (dtype.ok()) to.dtype = *dtype;
+    status.Update(dtype.status());
+  }
+  to.lse = output.lse();
+  to.weights = output.weights();
+  status.Update(ConvertScoreStage(output.scores(), to.scores));
+  status.Update(RefuseTarget(output.has_output_target(), "output.output_target"));
+  status.Update(RefuseTarget(output.has_lse_target(), "output.lse_target"));
+  status.Update(RefuseTarget(output.has_weights_target(), "output.weights_target"));
+  status.Update(RefuseTarget(output.has_scores_target(), "output.scores_target"));
+  return status;
+}
+
+absl::Status ConvertTensors(const v1::AttendRequest& request, AttentionArgs& to) {
+  absl::Status status = ConvertRequired(request.has_query(), request.query(), "query", to.query);
+  status.Update(ConvertRequired(request.has_key(), request.key(), "key", to.key));
+  status.Update(ConvertRequired(request.has_value(), request.value(), "value", to.value));
+  status.Update(ConvertOptional(request.has_boolean_mask(), request.boolean_mask(), "boolean_mask",
+                                to.boolean_mask));
+  status.Update(ConvertOptional(request.has_additive_mask(), request.additive_mask(),
+                                "additive_mask", to.additive_mask));
+  return status;
+}
+
+}  // namespace
+
+// The first error counts; Status::Update keeps it.
+absl::StatusOr<AttentionArgs> ToAttentionArgs(const v1::AttendRequest& request,
+                                              const AttentionLimits& limits) {
+  AttentionArgs args;
+  absl::Status status = RefuseUnknownFields(request, "request");
+  status.Update(ConvertLayout(request.layout(), args.layout));
+  status.Update(ConvertTensors(request, args));
+  status.Update(
+      ConvertPerItem(request.query_lengths(), "query_lengths", limits, args.query_lengths));
+  status.Update(ConvertPerItem(request.kv_lengths(), "kv_lengths", limits, args.kv_lengths));
+  status.Update(ConvertOptions(request.options(), limits, args.options));
+  status.Update(ConvertOutput(request.output(), args.output));
+  if (!status.ok()) return status;
+  return args;
+}
+
+absl::StatusOr<absl::Duration> ToTimeout(const v1::AttendRequest& request) {
+  if (!request.has_timeout()) return absl::InfiniteDuration();
+  return FromPositiveProtoDuration(request.timeout(), "timeout");
+}
+
+}  // namespace attend

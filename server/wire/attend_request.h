@@ -1,0 +1,29 @@
+// AttendRequest as the arguments of core.
+#ifndef ATTEND_SERVER_WIRE_ATTEND_REQUEST_H_
+#define ATTEND_SERVER_WIRE_ATTEND_REQUEST_H_
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "attend/v1/attention.pb.h"
+#include "core/base/attention_problem.h"
+
+namespace attend {
+
+// Everything of the request that says what to compute, priority and timeout left out. The views of
+// the result point into the request's bytes; nothing is copied but short lists, whose lengths are
+// checked first.
+//
+// Errors: INVALID_ARGUMENT that names the field, for an enum value that is none, a missing query,
+// key or value, a list longer than limits.max_batch, and whatever ToTensorView refuses;
+// UNIMPLEMENTED for shared memory and for fields that this server does not know. What the values
+// mean together is checked by AttentionProblem::Create.
+absl::StatusOr<AttentionArgs> ToAttentionArgs(const v1::AttendRequest& request,
+                                              const AttentionLimits& limits);
+
+// The time that the answer may take, infinite if unset. INVALID_ARGUMENT naming "timeout" unless it
+// is positive and valid.
+absl::StatusOr<absl::Duration> ToTimeout(const v1::AttendRequest& request);
+
+}  // namespace attend
+
+#endif  // ATTEND_SERVER_WIRE_ATTEND_REQUEST_H_

@@ -1,0 +1,29 @@
+// Tensors of the API as views of core.
+#ifndef ATTEND_SERVER_WIRE_TENSOR_H_
+#define ATTEND_SERVER_WIRE_TENSOR_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "attend/v1/tensor.pb.h"
+#include "core/base/dtype.h"
+#include "core/base/tensor.h"
+
+namespace attend {
+
+// Dimensions that a tensor of any request may have.
+inline constexpr int kMaxRank = 4;
+
+// INVALID_ARGUMENT naming `field` for DATA_TYPE_UNSPECIFIED and for values that are none.
+absl::StatusOr<DType> ToDType(v1::DataType dtype, absl::string_view field);
+
+v1::DataType ToProto(DType dtype);
+
+// A view of the tensor's own bytes, which must outlive it. Nothing is copied.
+// Errors: INVALID_ARGUMENT, naming `field` and what is below it, for a dtype that is unset or
+// unknown, more than kMaxRank dimensions, and as CheckedTensorView; UNIMPLEMENTED for
+// "<field>.shared_memory".
+absl::StatusOr<TensorView> ToTensorView(const v1::Tensor& tensor, absl::string_view field);
+
+}  // namespace attend
+
+#endif  // ATTEND_SERVER_WIRE_TENSOR_H_

@@ -1,0 +1,165 @@
+#include "server/observe/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace attend {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Key;
+using ::testing::StartsWith;
+
+MetricsOptions TestOptions() {
+  return {.version = "1.2.3", .cpu_target = "AVX9", .compute_threads = 7, .gemm_primitives = [] {
+            return std::int64_t{11};
+          }};
+}
+
+// Series (name and labels, as written) to value.
+std::map<std::string, double> Series(const Metrics& metrics) {
+  const std::string text = metrics.Exposition();
+  std::map<std::string, double> series;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    if (absl::StartsWith(line, "#")) continue;
+    const auto space = line.rfind(' ');
+    double value = 0;
+    EXPECT_TRUE(absl::SimpleAtod(line.substr(space + 1), &value)) << line;
+    series[std::string(line.substr(0, space))] = value;
+  }
+  return series;
+}
+
+TEST(MetricsTest, EverySeriesExistsFromTheStart) {
+  const Metrics metrics(TestOptions());
+  const std::map<std::string, double> series = Series(metrics);
+  for (const char* name :
+       {"attend_requests_total{code=\"OK\",method=\"Attend\"}",
+        "attend_requests_total{code=\"UNAUTHENTICATED\",method=\"GetServerInfo\"}",
+        "attend_request_seconds_count{method=\"Attend\"}",
+        "attend_request_seconds_sum{method=\"GetServerInfo\"}", "attend_queue_seconds_count",
+        "attend_compute_seconds_count", "attend_batch_requests_count", "attend_tokens_total",
+        "attend_flops_total", "attend_received_bytes_total", "attend_sent_bytes_total",
+        "attend_in_flight_requests", "attend_queue_depth",
+        "attend_dropped_total{reason=\"deadline\"}", "attend_dropped_total{reason=\"cancelled\"}",
+        "attend_dropped_total{reason=\"queue_full\"}",
+        "attend_dropped_total{reason=\"draining\"}"}) {
+    ASSERT_THAT(series, Contains(Key(name)));
+    EXPECT_EQ(series.at(name), 0) << name;
+  }
+  const auto requests = std::count_if(series.begin(), series.end(), [](const auto& entry) {
+    return absl::StartsWith(entry.first, "attend_requests_total{");
+  });
+  EXPECT_EQ(requests, 2 * 17);
+}
+
+TEST(MetricsTest, TellsWhatRuns) {
+  const Metrics metrics(TestOptions());
+  const std::map<std::string, double> series = Series(metrics);
+  EXPECT_EQ(series.at("attend_compute_threads"), 7);
+  EXPECT_EQ(series.at("attend_gemm_primitives"), 11);
+  EXPECT_THAT(metrics.Exposition(),
+              HasSubstr("attend_build_info{cpu_target=\"AVX9\",grpc_version="));
+  EXPECT_THAT(metrics.Exposition(), HasSubstr("version=\"1.2.3\"} 1"));
+}
+
+TEST(MetricsTest, EveryNameIsOursOrTheProcess) {
+  const Metrics metrics(TestOptions());
+  for (const auto& [name, value] : Series(metrics)) {
+    EXPECT_THAT(name, AnyOf(StartsWith("attend_"), StartsWith("process_")));
+  }
+}
+
+TEST(MetricsTest, CountsACallByMethodAndCode) {
+  Metrics metrics(TestOptions());
+  metrics.RequestStarted(Method::kAttend);
+  EXPECT_EQ(Series(metrics).at("attend_in_flight_requests"), 1);
+  metrics.RequestFinished(Method::kAttend, {.code = grpc::StatusCode::OK,
+                                            .total_seconds = 0.003,
+                                            .queue_seconds = 0.001,
+                                            .compute_seconds = 0.002,
+                                            .received_bytes = 100,
+                                            .sent_bytes = 50,
+                                            .tokens = 4,
+                                            .flops = 1000});
+  const std::map<std::string, double> series = Series(metrics);
+  EXPECT_EQ(series.at("attend_in_flight_requests"), 0);
+  EXPECT_EQ(series.at("attend_requests_total{code=\"OK\",method=\"Attend\"}"), 1);
+  EXPECT_EQ(series.at("attend_requests_total{code=\"OK\",method=\"GetServerInfo\"}"), 0);
+  EXPECT_EQ(series.at("attend_request_seconds_bucket{method=\"Attend\",le=\"0.0025\"}"), 0);
+  EXPECT_EQ(series.at("attend_request_seconds_bucket{method=\"Attend\",le=\"0.005\"}"), 1);
+  EXPECT_EQ(series.at("attend_request_seconds_sum{method=\"Attend\"}"), 0.003);
+  EXPECT_EQ(series.at("attend_queue_seconds_sum"), 0.001);
+  EXPECT_EQ(series.at("attend_compute_seconds_sum"), 0.002);
+  EXPECT_EQ(series.at("attend_received_bytes_total"), 100);
+  EXPECT_EQ(series.at("attend_sent_bytes_total"), 50);
+  EXPECT_EQ(series.at("attend_tokens_total"), 4);
+  EXPECT_EQ(series.at("attend_flops_total"), 1000);
+}
+
+TEST(MetricsTest, ObservesTheDurationOfAFailureToo) {
+  Metrics metrics(TestOptions());
+  metrics.RequestStarted(Method::kAttend);
+  metrics.RequestFinished(Method::kAttend,
+                          {.code = grpc::StatusCode::INVALID_ARGUMENT, .total_seconds = 0.5});
+  const std::map<std::string, double> series = Series(metrics);
+  EXPECT_EQ(series.at("attend_requests_total{code=\"INVALID_ARGUMENT\",method=\"Attend\"}"), 1);
+  EXPECT_EQ(series.at("attend_request_seconds_count{method=\"Attend\"}"), 1);
+  EXPECT_EQ(series.at("attend_queue_seconds_count"), 0);
+  EXPECT_EQ(series.at("attend_compute_seconds_count"), 0);
+  EXPECT_EQ(series.at("attend_in_flight_requests"), 0);
+}
+
+TEST(MetricsTest, CountsACodeOutsideTheEnumAsUnknown) {
+  Metrics metrics(TestOptions());
+  metrics.RequestStarted(Method::kGetServerInfo);
+  metrics.RequestFinished(Method::kGetServerInfo, {.code = static_cast<grpc::StatusCode>(99)});
+  EXPECT_EQ(Series(metrics).at("attend_requests_total{code=\"UNKNOWN\",method=\"GetServerInfo\"}"),
+            1);
+}
+
+TEST(MetricsTest, ShowsQueueBatchesAndDrops) {
+  Metrics metrics(TestOptions());
+  metrics.SetQueueDepth(3);
+  metrics.BatchFormed(1);
+  metrics.BatchFormed(5);
+  metrics.RequestDropped(DropReason::kDeadline);
+  metrics.RequestDropped(DropReason::kCancelled);
+  metrics.RequestDropped(DropReason::kQueueFull);
+  metrics.RequestDropped(DropReason::kDraining);
+  std::map<std::string, double> series = Series(metrics);
+  EXPECT_EQ(series.at("attend_queue_depth"), 3);
+  EXPECT_EQ(series.at("attend_batch_requests_bucket{le=\"1\"}"), 1);
+  EXPECT_EQ(series.at("attend_batch_requests_bucket{le=\"8\"}"), 2);
+  EXPECT_EQ(series.at("attend_batch_requests_sum"), 6);
+  for (const char* reason : {"deadline", "cancelled", "queue_full", "draining"}) {
+    EXPECT_EQ(series.at(absl::StrCat("attend_dropped_total{reason=\"", reason, "\"}")), 1);
+  }
+  metrics.SetQueueDepth(0);
+  EXPECT_EQ(Series(metrics).at("attend_queue_depth"), 0);
+}
+
+TEST(MetricsTest, ShowsTheProcess) {
+  const Metrics metrics(TestOptions());
+  const std::map<std::string, double> series = Series(metrics);
+  EXPECT_GT(series.at("process_resident_memory_bytes"), 1 << 20);
+  EXPECT_GE(series.at("process_virtual_memory_bytes"), series.at("process_resident_memory_bytes"));
+  EXPECT_GE(series.at("process_cpu_seconds_total"), 0);
+  EXPECT_GE(series.at("process_open_fds"), 3);
+  EXPECT_GE(series.at("process_max_fds"), series.at("process_open_fds"));
+  EXPECT_GE(series.at("process_threads"), 1);
+  const auto now = static_cast<double>(time(nullptr));
+  EXPECT_NEAR(series.at("process_start_time_seconds"), now, 60);
+}
+
+}  // namespace
+}  // namespace attend
