@@ -15,7 +15,7 @@
 namespace attend::testing {
 
 struct Case {
-  std::string op;  // "Attention", "RotaryEmbedding", "GroupQueryAttention"
+  std::string op;  // "Attention", "RotaryEmbedding", "com.microsoft.GroupQueryAttention"
   int opset = 0;
   std::map<std::string, std::string> attributes;  // only those that are set
   std::map<std::string, Tensor> inputs;           // by formal name

@@ -134,7 +134,7 @@ void ConvertPositions(const Case& test_case, v1::AttendRequest& request) {
 
 void ConvertOptions(const Case& test_case, v1::AttendRequest& request) {
   v1::AttentionOptions& options = *request.mutable_options();
-  const bool is_gqa = test_case.op == "GroupQueryAttention";
+  const bool is_gqa = test_case.op == "com.microsoft.GroupQueryAttention";
   if (const auto scale = test_case.number("scale")) options.set_scale(*scale);
   options.set_softcap(test_case.number("softcap").value_or(0));
   options.set_causal(is_gqa || test_case.integer("is_causal", 0) != 0);

@@ -8,7 +8,7 @@
 
 namespace attend::testing {
 
-// The request that asks for the same as a case of Attention or GroupQueryAttention:
+// The request that asks for the same as a case of Attention or com.microsoft.GroupQueryAttention:
 //   - three-dimensional tensors are [batch, length, heads, dim] by another name;
 //   - past keys and values are put before the new ones, and the queries stand behind them;
 //   - nonpad_kv_seqlen are the items' lengths, with the last query at the last key;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/calls.h"

@@ -1,5 +1,6 @@
 #include "tests/support/server_process.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -25,6 +26,9 @@ std::unique_ptr<ServerProcess> ServerProcess::Start(const std::vector<std::strin
       "--admin-listen", "127.0.0.1:0", "--ready-file",
       ready_file};
   command.insert(command.end(), arguments.begin(), arguments.end());
+  if (std::find(arguments.begin(), arguments.end(), "--drain-grace") == arguments.end()) {
+    command.insert(command.end(), {"--drain-grace", "10ms"});  // most tests have no one to warn
+  }
   server->process_ = std::make_unique<ChildProcess>(command);
   if (server->WaitUntilReady(ready_file)) return server;
   ADD_FAILURE() << "attend-server does not serve; its log:\n" << server->process_->Stderr();

@@ -21,8 +21,9 @@ std::string ServerBinary();
 // Serves on a free TCP port, a Unix socket and a free admin port of this host.
 class ServerProcess {
  public:
-  // Starts a server and waits until it serves. `arguments` are added to the addresses. Null, with
-  // a failure of the running test that shows the server's log, where it does not serve.
+  // Starts a server and waits until it serves. `arguments` are added to the addresses, and a short
+  // --drain-grace unless they hold one. Null, with a failure of the running test that shows the
+  // server's log, where it does not serve.
   static std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& arguments = {});
 
   ChildProcess& process() { return *process_; }
