@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status.h"
@@ -39,11 +38,11 @@ absl::StatusOr<BroadcastView> Broadcast(const TensorView& mask,
 }
 
 struct Element {
-  std::int64_t index = 0;  // in the dense order, which is what errors name
-  const std::byte* address = nullptr;
+  std::int64_t index;  // in a dense tensor of the shape, which is what errors name
+  const std::byte* address;
 };
 
-// Finds the first element for which `bad` holds.
+// Finds the first element, in the order of indices, for which `bad` holds.
 template <typename Bad>
 std::optional<Element> FindElement(const TensorView& mask, Bad bad) {
   const std::int64_t count = mask.num_elements();
@@ -65,7 +64,6 @@ std::optional<Element> FindElement(const TensorView& mask, Bad bad) {
   return std::nullopt;
 }
 
-// NaN and +inf, told by their bits: an exponent of all ones, without the sign of -inf.
 bool IsNanOrPositiveInfinity(DType dtype, const std::byte* address) {
   const float value = LoadFloat(dtype, address);
   return std::isnan(value) || (std::isinf(value) && value > 0);
@@ -87,7 +85,7 @@ absl::StatusOr<BroadcastView> BroadcastBooleanMask(const TensorView& mask,
   if (bad.has_value()) {
     return InvalidField(
         absl::StrCat(field, ".data[", bad->index, "]"),
-        absl::StrCat("is ", std::to_integer<int>(*bad->address), "; expected 0 or 1"));
+        absl::StrCat("is ", std::to_integer<unsigned>(*bad->address), "; expected 0 or 1"));
   }
   return view;
 }
