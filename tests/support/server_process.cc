@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <grpc/grpc.h>
 #include <signal.h>
 #include <sstream>
 
@@ -69,6 +70,9 @@ void ServerProcess::StopAndExpectSuccess() {
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& target) {
   static std::atomic<int> next_id{0};
+  // Keeps gRPC alive between channels: shutting it down with the last one may take 10 s.
+  static const bool initialized = (grpc_init(), true);
+  static_cast<void>(initialized);
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);

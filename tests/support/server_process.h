@@ -38,7 +38,8 @@ class ServerProcess {
   // there is no such series.
   std::optional<double> Metric(const std::string& series) const;
 
-  // Asks it to stop, waits, and expects exit code 0.
+  // Asks it to stop, waits, and expects exit code 0. Let go of channels first: an idle one looks
+  // only every 5 s whether its server is leaving, and so long the server waits for it.
   void StopAndExpectSuccess();
 
  private:
