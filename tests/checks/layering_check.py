@@ -38,7 +38,7 @@ LIBRARIES = {
 # Headers of the C library and of Linux that the code may use without a rule.
 SYSTEM = re.compile(
     r"^(?:[a-z_0-9]+"  # <vector>, <cmath>
-    r"|(?:sys|linux|netinet|arpa|net|asm|bits)/[a-z_0-9/]+\.h"
+    r"|(?:sys|linux|sanitizer|netinet|arpa|net|asm|bits)/[a-z_0-9/]+\.h"
     r"|(?:dirent|dlfcn|errno|fcntl|fenv|limits|netdb|poll|pthread|sched|semaphore|signal|spawn"
     r"|stdint|stdio|stdlib|string|termios|time|unistd|cpuid|immintrin|x86intrin)\.h)$"
 )
