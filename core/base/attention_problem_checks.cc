@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/attention_problem.h"
 #include "core/base/mask_view.h"
+#include "core/base/pair_count.h"
 #include "core/base/status.h"
 
 namespace attend {
@@ -86,7 +87,7 @@ class AttentionProblemBuilder {
           &AttentionProblemBuilder::CheckPositions, &AttentionProblemBuilder::CheckSlopes,
           &AttentionProblemBuilder::CheckSinks, &AttentionProblemBuilder::CheckMasks,
           &AttentionProblemBuilder::CheckBlocks, &AttentionProblemBuilder::CheckOutput,
-          &AttentionProblemBuilder::CountDotProducts}) {
+          &AttentionProblemBuilder::CountPairs}) {
       absl::Status status = (this->*step)();
       if (!status.ok()) return status;
     }
@@ -446,44 +447,14 @@ class AttentionProblemBuilder {
                                             limits_.max_score_elements));
   }
 
-  // Pairs of one row and one head that blocks leave, of those in `keys`.
-  std::int64_t PairsInBlocks(std::int64_t item, std::int64_t head, std::int64_t row,
-                             KeyRange keys) const {
-    const BlockMaskView& mask = *problem_.block_mask_;
-    std::int64_t pairs = 0;
-    for (std::int64_t begin = keys.begin; begin < keys.end;) {
-      const std::int64_t block = begin / mask.key_block_size;
-      const std::int64_t end = std::min(keys.end, (block + 1) * mask.key_block_size);
-      if (*mask.blocks.at(item, head, row / mask.query_block_size, block) != std::byte{0}) {
-        pairs += end - begin;
-      }
-      begin = end;
+  absl::Status CountPairs() {
+    const std::optional<std::int64_t> count = CountDotProducts(problem_);
+    if (!count.has_value()) {
+      return InvalidField("query.shape",
+                          absl::StrCat("is ", ShapeString(args_.query.shape), "; expected at most ",
+                                       kMaxInt64, " query-key pairs"));
     }
-    return pairs;
-  }
-
-  std::int64_t PairsOfRow(std::int64_t b, std::int64_t row) const {
-    const KeyRange keys = problem_.VisibleKeys(problem_.items_[b], row);
-    if (!problem_.block_mask_.has_value()) return problem_.query_heads_ * (keys.end - keys.begin);
-    if (problem_.block_mask_->blocks.strides[1] == 0) {
-      return problem_.query_heads_ * PairsInBlocks(b, 0, row, keys);
-    }
-    std::int64_t pairs = 0;
-    for (std::int64_t h = 0; h < problem_.query_heads_; ++h)
-      pairs += PairsInBlocks(b, h, row, keys);
-    return pairs;
-  }
-
-  absl::Status CountDotProducts() {
-    for (std::int64_t b = 0; b < problem_.batch(); ++b) {
-      for (std::int64_t row = 0; row < problem_.items_[b].query_len; ++row) {
-        if (__builtin_add_overflow(problem_.dot_products_, PairsOfRow(b, row),
-                                   &problem_.dot_products_)) {
-          return InvalidField("query.shape",
-                              "asks for more query-key pairs than an int64 can count");
-        }
-      }
-    }
+    problem_.dot_products_ = *count;
     return absl::OkStatus();
   }
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status.h"
@@ -37,12 +37,16 @@ absl::StatusOr<BroadcastView> Broadcast(const TensorView& mask,
   return view;
 }
 
-// Finds the first element for which `bad` holds; -1 if none. Elements are visited in the order of
-// their dense index, which is what errors name.
+struct Element {
+  std::int64_t index;  // in a dense tensor of the shape, which is what errors name
+  const std::byte* address;
+};
+
+// Finds the first element, in the order of indices, for which `bad` holds.
 template <typename Bad>
-std::int64_t FindElement(const TensorView& mask, Bad bad) {
+std::optional<Element> FindElement(const TensorView& mask, Bad bad) {
   const std::int64_t count = mask.num_elements();
-  if (count == 0) return -1;
+  if (count == 0) return std::nullopt;
   const std::int64_t columns = mask.rank() == 0 ? 1 : mask.shape.back();
   const std::int64_t column_stride = mask.rank() == 0 ? 0 : mask.strides.back();
   for (std::int64_t row = 0; row < count / columns; ++row) {
@@ -53,13 +57,13 @@ std::int64_t FindElement(const TensorView& mask, Bad bad) {
       rest /= mask.shape[axis];
     }
     for (std::int64_t column = 0; column < columns; ++column) {
-      if (bad(mask.at(offset + column * column_stride))) return row * columns + column;
+      const std::byte* address = mask.at(offset + column * column_stride);
+      if (bad(address)) return Element{row * columns + column, address};
     }
   }
-  return -1;
+  return std::nullopt;
 }
 
-// NaN and +inf, told by their bits: an exponent of all ones, without the sign of -inf.
 bool IsNanOrPositiveInfinity(DType dtype, const std::byte* address) {
   const float value = LoadFloat(dtype, address);
   return std::isnan(value) || (std::isinf(value) && value > 0);
@@ -76,11 +80,12 @@ absl::StatusOr<BroadcastView> BroadcastBooleanMask(const TensorView& mask,
   }
   absl::StatusOr<BroadcastView> view = Broadcast(mask, target, field);
   if (!view.ok()) return view;
-  const std::int64_t bad = FindElement(
+  const std::optional<Element> bad = FindElement(
       mask, [](const std::byte* address) { return std::to_integer<unsigned>(*address) > 1; });
-  if (bad >= 0) {
-    return InvalidField(absl::StrCat(field, ".data[", bad, "]"),
-                        "is neither 0 nor 1; expected a BOOL");
+  if (bad.has_value()) {
+    return InvalidField(
+        absl::StrCat(field, ".data[", bad->index, "]"),
+        absl::StrCat("is ", std::to_integer<unsigned>(*bad->address), "; expected 0 or 1"));
   }
   return view;
 }
@@ -96,11 +101,12 @@ absl::StatusOr<BroadcastView> BroadcastAdditiveMask(const TensorView& mask,
   absl::StatusOr<BroadcastView> view = Broadcast(mask, target, field);
   if (!view.ok()) return view;
   const DType dtype = mask.dtype;
-  const std::int64_t bad = FindElement(
+  const std::optional<Element> bad = FindElement(
       mask, [dtype](const std::byte* address) { return IsNanOrPositiveInfinity(dtype, address); });
-  if (bad >= 0) {
-    return InvalidField(absl::StrCat(field, ".data[", bad, "]"),
-                        "is NaN or +inf; expected a finite number or -inf");
+  if (bad.has_value()) {
+    return InvalidField(
+        absl::StrCat(field, ".data[", bad->index, "]"),
+        absl::StrCat("is ", LoadFloat(dtype, bad->address), "; expected a finite number or -inf"));
   }
   return view;
 }

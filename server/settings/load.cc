@@ -168,10 +168,11 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
 
 // --- The environment ------------------------------------------------------------------------
 
-// Names that begin with ATTEND_ and are none of our business: those of tests, and those that
-// Kubernetes sets in every pod beside a Service named attend or attend-something.
+// Names that begin with ATTEND_ and are none of our business: that of the `attend` command, those
+// of tests, and those that Kubernetes sets in every pod beside a Service named attend or
+// attend-something.
 bool IsForeignVariable(absl::string_view name) {
-  if (absl::StartsWith(name, "ATTEND_TEST_")) return true;
+  if (name == "ATTEND_SERVER" || absl::StartsWith(name, "ATTEND_TEST_")) return true;
   if (absl::EndsWith(name, "_SERVICE_HOST") || absl::EndsWith(name, "_PORT")) return true;
   for (const char* part : {"_SERVICE_PORT_", "_TCP", "_UDP", "_SCTP"}) {
     if (absl::StrContains(name, part) && absl::StrContains(name, "_PORT_")) return true;

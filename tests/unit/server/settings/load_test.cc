@@ -197,7 +197,8 @@ TEST_F(LoadSettingsTest, RefusesUnknownNamesOfEverySource) {
 }
 
 TEST_F(LoadSettingsTest, IgnoresVariablesOfOthers) {
-  EXPECT_TRUE(LoadSettings({}, {{"ATTEND_TEST_SERVER", "x"},
+  EXPECT_TRUE(LoadSettings({}, {{"ATTEND_SERVER", "localhost:50051"},
+                                {"ATTEND_TEST_SERVER", "x"},
                                 {"ATTENDANCE", "x"},
                                 {"PATH", "/bin"},
                                 {"ATTEND_SERVICE_HOST", "10.0.0.1"},
