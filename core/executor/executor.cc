@@ -30,7 +30,10 @@ class WorkerObserver : public tbb::task_scheduler_observer {
     HandToTbb();
     observe(true);
   }
-  ~WorkerObserver() override { observe(false); }
+  ~WorkerObserver() override {
+    observe(false);
+    ReceiveFromTbb();
+  }
 
   void on_scheduler_entry(bool is_worker) override {
     if (!is_worker) return;
@@ -39,6 +42,7 @@ class WorkerObserver : public tbb::task_scheduler_observer {
     // Linux keeps a nice value for each thread; raising it needs no privilege. Set, not added: a
     // worker may enter more than once.
     if (nice_ > 0) setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice_);
+    HandToTbb();
   }
 
  private:
