@@ -99,7 +99,10 @@ void AddInputFlags(CLI::App* app, AttentionFlags* flags) {
 
 void AddMaskFlags(CLI::App* app, AttentionFlags* flags) {
   constexpr const char* kGroup = "Which keys a query sees";
-  app->add_flag("--causal,!--no-causal", flags->causal, "Only keys up to the query's own position")
+  // A bound std::optional<bool> would be set to false where the flag is not given.
+  const auto set_causal = [flags](std::int64_t count) { flags->causal = count > 0; };
+  app->add_flag_function("--causal,!--no-causal", set_causal,
+                         "Only keys up to the query's own position")
       ->group(kGroup);
   app->add_option("--alignment", flags->alignment,
                   "Where query 0 stands on the key axis: first (at key 0, the default), last (the "

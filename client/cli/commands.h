@@ -48,7 +48,8 @@ int RunInfo(const Context& context);
 // A worked step and a larger, checked request.
 struct DemoOptions {
   std::uint64_t seed = 1;
-  std::string metrics_url;  // empty: no metrics
+  std::int64_t length = 512;  // tokens of the larger request
+  std::string metrics_url;    // empty: no metrics
 };
 void AddDemoFlags(CLI::App* app, DemoOptions* options);
 int RunDemo(const DemoOptions& options, const Context& context);

@@ -19,7 +19,7 @@ namespace attend::cli {
 namespace {
 
 constexpr std::int64_t kHeads = 12;
-constexpr std::int64_t kLength = 512;
+constexpr std::int64_t kMaxLength = 8192;  // the reference takes minutes from there on
 constexpr std::int64_t kDim = 64;
 constexpr std::chrono::milliseconds kMetricsTimeout{5000};
 // Of the worked step, to four decimals.
@@ -59,20 +59,20 @@ absl::Status AskForStep(Client& client, const CallOptions& call_options, Report*
   return absl::OkStatus();
 }
 
-Tensor RandomTensor(std::mt19937_64* random) {
+Tensor RandomTensor(std::int64_t length, std::mt19937_64* random) {
   std::normal_distribution<float> normal;
-  std::vector<float> values(kHeads * kLength * kDim);
+  std::vector<float> values(static_cast<std::size_t>(kHeads * length * kDim));
   for (float& value : values) value = normal(*random);
-  return Tensor::FromFloats(DType::kFloat32, {1, kHeads, kLength, kDim}, values);
+  return Tensor::FromFloats(DType::kFloat32, {1, kHeads, length, kDim}, values);
 }
 
 absl::Status AskForLargeRequest(Client& client, const DemoOptions& options,
                                 const CallOptions& call_options, Report* report) {
   std::mt19937_64 random(options.seed);
   AttentionInput input;
-  input.args.query = input.Keep(RandomTensor(&random));
-  input.args.key = input.Keep(RandomTensor(&random));
-  input.args.value = input.Keep(RandomTensor(&random));
+  input.args.query = input.Keep(RandomTensor(options.length, &random));
+  input.args.key = input.Keep(RandomTensor(options.length, &random));
+  input.args.value = input.Keep(RandomTensor(options.length, &random));
   const absl::StatusOr<AttendResult> result = client.Attend(input.args, call_options);
   if (!result.ok()) return result.status();
   const absl::StatusOr<CheckReport> check = CheckAgainstReference(input.args, *result);
@@ -104,7 +104,7 @@ void PrintText(const DemoOptions& options, const Report& report, std::ostream& o
   out << "  weights";
   for (const float weight : report.step.queries[0].weights) out << " " << FormatNumber(weight);
   out << (report.step_right ? ": as worked by hand\n" : ": NOT as worked by hand\n");
-  out << "\n2. " << kHeads << " heads x " << kLength << " tokens x " << kDim
+  out << "\n2. " << kHeads << " heads x " << options.length << " tokens x " << kDim
       << ", random float32 (seed " << options.seed << ")\n";
   out << RenderStats(report.stats) << "\n" << RenderCheck(report.check) << "\n";
   if (options.metrics_url.empty()) return;
@@ -125,6 +125,9 @@ void PrintJson(const Report& report, std::ostream& out) {
 
 void AddDemoFlags(CLI::App* app, DemoOptions* options) {
   app->add_option("--seed", options->seed, "Of the random request")->capture_default_str();
+  app->add_option("--length", options->length, "Tokens of the random request")
+      ->check(CLI::Range(std::int64_t{0}, kMaxLength))
+      ->capture_default_str();
   app->add_option("--metrics-url", options->metrics_url,
                   "Also print the server's metrics: its admin HOST:PORT, or http://HOST:PORT/PATH");
 }

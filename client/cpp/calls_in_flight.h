@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 
-namespace attend {
+namespace attend::client_internal {
 
 // Thread-safety: safe from any thread. Shared by the calls themselves, so that the last one may
 // still leave it while its client is going away.
@@ -39,6 +39,6 @@ class CallsInFlight {
   absl::flat_hash_set<grpc::ClientContext*> contexts_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace attend
+}  // namespace attend::client_internal
 
 #endif  // ATTEND_CLIENT_CPP_CALLS_IN_FLIGHT_H_

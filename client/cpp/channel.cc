@@ -13,7 +13,7 @@
 #include "client/cpp/client.h"
 #include "core/base/status.h"
 
-namespace attend {
+namespace attend::client_internal {
 
 namespace {
 
@@ -136,4 +136,4 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, Channel
                                    ChannelArgumentsFor(options, use, index));
 }
 
-}  // namespace attend
+}  // namespace attend::client_internal

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "client/cpp/client_options.h"
 
-namespace attend {
+namespace attend::client_internal {
 
 // What a channel is for. Health is watched on kCalls only: a channel that watches lets no call
 // through while the server is NOT_SERVING, and kControl is what asks the server about that.
@@ -29,6 +29,6 @@ grpc::ChannelArguments ChannelArgumentsFor(const ClientOptions& options, Channel
 
 std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, ChannelUse use, int index);
 
-}  // namespace attend
+}  // namespace attend::client_internal
 
 #endif  // ATTEND_CLIENT_CPP_CHANNEL_H_

@@ -117,9 +117,11 @@ class Client::Impl {
  public:
   explicit Impl(ClientOptions options) : options_(std::move(options)) {
     for (int i = 0; i < options_.connections; ++i) {
-      stubs_.push_back(v1::AttentionService::NewStub(MakeChannel(options_, ChannelUse::kCalls, i)));
+      stubs_.push_back(v1::AttentionService::NewStub(
+          client_internal::MakeChannel(options_, client_internal::ChannelUse::kCalls, i)));
     }
-    const auto control = MakeChannel(options_, ChannelUse::kControl, 0);
+    const auto control =
+        client_internal::MakeChannel(options_, client_internal::ChannelUse::kControl, 0);
     control_stub_ = v1::AttentionService::NewStub(control);
     health_stub_ = health::Health::NewStub(control);
   }
@@ -134,7 +136,7 @@ class Client::Impl {
     v1::AttendResponse response;
     status = Convert(NextStub().Attend(&context, request, &response));
     if (!status.ok()) return status;
-    return ToResult(response);
+    return client_internal::ToResult(response);
   }
 
   std::shared_ptr<CallHandle::Call> AttendAsync(const AttentionArgs& args, AttendCallback callback,
@@ -149,9 +151,9 @@ class Client::Impl {
     calls_->Add(&call->context);
     const auto finish = [call, calls = calls_,
                          limit = options_.max_message_bytes](const grpc::Status& grpc_status) {
-      const absl::Status result_status = ToAbslStatus(grpc_status, limit);
+      const absl::Status result_status = client_internal::ToAbslStatus(grpc_status, limit);
       if (result_status.ok()) {
-        call->callback(ToResult(call->response));
+        call->callback(client_internal::ToResult(call->response));
       } else {
         call->callback(result_status);
       }
@@ -169,7 +171,7 @@ class Client::Impl {
     v1::ServerInfo info;
     status = Convert(control_stub_->GetServerInfo(&context, v1::GetServerInfoRequest(), &info));
     if (!status.ok()) return status;
-    return ToServerInfo(info);
+    return client_internal::ToServerInfo(info);
   }
 
   absl::StatusOr<ServingStatus> CheckHealth(absl::string_view service, const CallOptions& options) {
@@ -206,11 +208,12 @@ class Client::Impl {
                              grpc::ClientContext* context, v1::AttendRequest* request) const {
     absl::Status status = Prepare(options, options_.default_timeout, context);
     if (!status.ok()) return status;
-    return FillRequest(args, options.priority, options_.max_message_bytes, request);
+    return client_internal::FillRequest(args, options.priority, options_.max_message_bytes,
+                                        request);
   }
 
   absl::Status Convert(const grpc::Status& status) const {
-    return ToAbslStatus(status, options_.max_message_bytes);
+    return client_internal::ToAbslStatus(status, options_.max_message_bytes);
   }
 
   v1::AttentionService::Stub& NextStub() {
@@ -222,11 +225,12 @@ class Client::Impl {
   std::atomic<std::size_t> next_stub_{0};
   std::unique_ptr<v1::AttentionService::Stub> control_stub_;
   std::unique_ptr<health::Health::Stub> health_stub_;
-  const std::shared_ptr<CallsInFlight> calls_ = std::make_shared<CallsInFlight>();
+  const std::shared_ptr<client_internal::CallsInFlight> calls_ =
+      std::make_shared<client_internal::CallsInFlight>();
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(ClientOptions options) {
-  absl::Status status = CheckOptions(options);
+  absl::Status status = client_internal::CheckOptions(options);
   if (!status.ok()) return status;
   return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::move(options))));
 }

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status.h"
 
-namespace attend {
+namespace attend::client_internal {
 
 namespace {
 
@@ -214,4 +214,4 @@ absl::Status FillRequest(const AttentionArgs& args, CallPriority priority,
   return absl::OkStatus();
 }
 
-}  // namespace attend
+}  // namespace attend::client_internal

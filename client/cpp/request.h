@@ -9,7 +9,7 @@
 #include "client/cpp/client_options.h"
 #include "core/base/attention_problem.h"
 
-namespace attend {
+namespace attend::client_internal {
 
 // Fills an empty message; strided views are copied dense. What a request means is checked by the
 // server alone: here only that the views can be read.
@@ -20,6 +20,6 @@ namespace attend {
 absl::Status FillRequest(const AttentionArgs& args, CallPriority priority,
                          std::int64_t max_message_bytes, v1::AttendRequest* request);
 
-}  // namespace attend
+}  // namespace attend::client_internal
 
 #endif  // ATTEND_CLIENT_CPP_REQUEST_H_

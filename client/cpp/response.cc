@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status.h"
 
-namespace attend {
+namespace attend::client_internal {
 
 namespace {
 
@@ -113,4 +113,4 @@ ServerInfo ToServerInfo(const v1::ServerInfo& message) {
   return info;
 }
 
-}  // namespace attend
+}  // namespace attend::client_internal

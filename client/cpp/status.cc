@@ -13,7 +13,7 @@
 #include "client/cpp/errors.h"
 #include "core/base/status.h"
 
-namespace attend {
+namespace attend::client_internal {
 
 namespace {
 
@@ -108,18 +108,23 @@ absl::Status ToAbslStatus(const grpc::Status& status, std::int64_t max_message_b
   return result;
 }
 
+}  // namespace attend::client_internal
+
+namespace attend {
+
 std::vector<FieldViolation> GetFieldViolations(const absl::Status& status) {
-  const std::optional<v1::Error> error = DetailsOf(status);
-  if (error.has_value()) return ViolationsOf(*error);
+  const std::optional<v1::Error> error = client_internal::DetailsOf(status);
+  if (error.has_value()) return client_internal::ViolationsOf(*error);
   std::optional<FieldViolation> violation = GetFieldViolation(status);
   if (!violation.has_value()) return {};
   return {*std::move(violation)};
 }
 
 std::optional<std::chrono::milliseconds> GetRetryDelay(const absl::Status& status) {
-  const std::optional<v1::Error> error = DetailsOf(status);
+  const std::optional<v1::Error> error = client_internal::DetailsOf(status);
   if (!error.has_value()) return std::nullopt;
-  const auto info = FindDetail<v1::RetryInfo>(*error, kRetryInfoName);
+  const auto info =
+      client_internal::FindDetail<v1::RetryInfo>(*error, client_internal::kRetryInfoName);
   if (!info.has_value()) return std::nullopt;
   return std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::seconds(info->retry_delay().seconds()) +

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 
-namespace attend {
+namespace attend::client_internal {
 
 // Keeps the code and the message; a first field violation in the details is put in front, as
 // InvalidField and UnimplementedField do, and the details travel along for errors.h. A message past
@@ -15,6 +15,6 @@ namespace attend {
 // `max_message_bytes`: the client's own limit.
 absl::Status ToAbslStatus(const grpc::Status& status, std::int64_t max_message_bytes);
 
-}  // namespace attend
+}  // namespace attend::client_internal
 
 #endif  // ATTEND_CLIENT_CPP_STATUS_H_

@@ -1,15 +1,16 @@
 #include "server/schedule/scheduler.h"
 
 #include <algorithm>
-#include <atomic>
-#include <limits>
+#include <cstddef>
 #include <new>
-#include <pthread.h>
 #include <system_error>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/base/status.h"
+#include "server/schedule/scheduler_internal.h"
 
 namespace attend {
 
@@ -39,58 +40,7 @@ absl::Status CheckOptions(const SchedulerOptions& options) {
   return absl::OkStatus();
 }
 
-// Why a task was given up, in words for its caller.
-absl::Status GivenUp(absl::StatusCode reason) {
-  switch (reason) {
-    case absl::StatusCode::kDeadlineExceeded:
-      return absl::DeadlineExceededError("the request's time ran out before its answer was ready");
-    case absl::StatusCode::kCancelled:
-      return absl::CancelledError("the caller gave the request up");
-    default:
-      return absl::UnavailableError("the server is shutting down; try another one");
-  }
-}
-
-absl::Status NoMemory() {
-  return absl::ResourceExhaustedError("the server is short of memory; try again later");
-}
-
-// Saturates: huge requests are refused by size, and must not seem small.
-std::int64_t Add(std::int64_t a, std::int64_t b) {
-  std::int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
-}
-
 }  // namespace
-
-struct Scheduler::Entry {
-  std::unique_ptr<AttentionTask> task;
-  TaskId id = 0;
-  std::int64_t bytes = 0;  // that count towards max_queued_bytes
-  std::int64_t flops = 0;
-  AttentionOutputs outputs;
-  std::unique_ptr<TileJob> job;
-  absl::Time started = absl::InfiniteFuture();
-  int batch_size = 0;
-  // Why the job shall stop; kOk while it shall not. The first reason stays.
-  std::atomic<absl::StatusCode> stop_reason{absl::StatusCode::kOk};
-
-  void RequestStop(absl::StatusCode reason) {
-    absl::StatusCode expected = absl::StatusCode::kOk;
-    stop_reason.compare_exchange_strong(expected, reason);
-  }
-
-  // Why a caller who leaves at `now` left: gRPC reports a passed deadline as a cancellation.
-  absl::StatusCode ReasonToLeave(absl::Time now) const {
-    return now >= task->deadline ? absl::StatusCode::kDeadlineExceeded
-                                 : absl::StatusCode::kCancelled;
-  }
-};
-
-struct Scheduler::Batch {
-  std::vector<Entry*> entries;    // owned by running_requests_ until they finish
-  std::vector<EntryPtr> expired;  // to be answered without compute
-};
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOptions& options,
                                                              AttentionEngine& engine,
@@ -120,7 +70,7 @@ absl::StatusOr<TaskId> Scheduler::Submit(std::unique_ptr<AttentionTask>& task) {
       return GivenUp(absl::StatusCode::kDeadlineExceeded);
     }
     auto entry = std::make_unique<Entry>();
-    entry->bytes = Add(task->message_bytes, WorkingBytes(task->problem));
+    entry->bytes = SaturatingAdd(task->message_bytes, WorkingBytes(task->problem));
     entry->flops = task->problem.flops();
     if (absl::Status status = Reserve(entry->bytes); !status.ok()) return status;
     absl::Cleanup release = [this, bytes = entry->bytes] {
@@ -286,114 +236,6 @@ absl::Time Scheduler::LatestStart() const {
 absl::Time Scheduler::NextWakeUp() const {
   const absl::Time start = LatestStart();
   return pending_deadlines_.empty() ? start : std::min(start, pending_deadlines_.begin()->first);
-}
-
-bool Scheduler::WaitForBatch(Batch& batch) {
-  absl::MutexLock lock(&mutex_);
-  while (true) {
-    mutex_.Await(absl::Condition(this, &Scheduler::HasPendingOrClosed));
-    if (num_pending_ == 0) return false;
-    TakeExpired(clock_.Now(), batch.expired);
-    if (closed_ || BatchIsFull() || clock_.Now() >= LatestStart()) {
-      FillBatch(batch);
-      return true;
-    }
-    if (!batch.expired.empty()) return true;  // they need not wait for the others
-    const absl::Time wake_up = NextWakeUp();
-    const auto changed = [this, wake_up]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return closed_ || BatchIsFull() || NextWakeUp() != wake_up;
-    };
-    clock_.AwaitUntil(mutex_, absl::Condition(&changed), wake_up);
-  }
-}
-
-void Scheduler::FillBatch(Batch& batch) {
-  std::int64_t flops = 0;
-  const auto is_empty = [](const EntryMap& pending) { return pending.empty(); };
-  while (batch.entries.size() < static_cast<std::size_t>(options_.max_batch_requests)) {
-    const auto first =
-        std::find_if_not(pending_requests_.begin(), pending_requests_.end(), is_empty);
-    if (first == pending_requests_.end()) return;
-    flops = Add(flops, first->begin()->second->flops);
-    const bool too_much = options_.max_batch_flops > 0 && flops > options_.max_batch_flops;
-    if (too_much && !batch.entries.empty()) return;
-    // The node moves as it is: nothing is allocated, so nothing can fail.
-    const auto running = running_requests_.insert(ExtractPending(first->begin()->first));
-    batch.entries.push_back(running.position->second.get());
-  }
-}
-
-void Scheduler::RunBatches() {
-  pthread_setname_np(pthread_self(), "attend-batch");
-  for (Batch batch; WaitForBatch(batch); batch = Batch()) {
-    for (EntryPtr& entry : batch.expired) {
-      Drop(std::move(entry), absl::StatusCode::kDeadlineExceeded);
-    }
-    if (!batch.entries.empty()) ComputeBatch(batch);
-  }
-}
-
-void Scheduler::ComputeBatch(const Batch& batch) {
-  const absl::Time started = clock_.Now();
-  std::vector<Entry*> ready;
-  std::vector<TileJob*> jobs;
-  for (Entry* entry : batch.entries) {
-    entry->started = started;
-    if (absl::Status status = MakeJob(*entry); !status.ok()) {
-      Finish(entry, std::move(status));
-      continue;
-    }
-    ready.push_back(entry);
-    jobs.push_back(entry->job.get());
-  }
-  if (jobs.empty()) return;
-  for (Entry* entry : ready) entry->batch_size = static_cast<int>(jobs.size());
-  metrics_.BatchFormed(static_cast<int>(jobs.size()));
-  executor_.Run(jobs);
-}
-
-absl::Status Scheduler::MakeJob(Entry& entry) {
-  try {
-    AttentionJobHooks hooks;
-    hooks.should_stop = [this, &entry] { return ShouldStop(entry); };
-    hooks.on_finished = [this, &entry](absl::Status status) { Finish(&entry, std::move(status)); };
-    absl::StatusOr<std::unique_ptr<TileJob>> job =
-        MakeAttentionJob(engine_, entry.task->problem, entry.outputs, std::move(hooks));
-    if (!job.ok()) return job.status();
-    entry.job = *std::move(job);
-    return absl::OkStatus();
-  } catch (const std::bad_alloc&) {
-    return NoMemory();
-  }
-}
-
-bool Scheduler::ShouldStop(Entry& entry) const {
-  if (entry.stop_reason.load(std::memory_order_relaxed) != absl::StatusCode::kOk) return true;
-  const absl::Time deadline = entry.task->deadline;
-  if (deadline == absl::InfiniteFuture() || clock_.Now() < deadline) return false;
-  entry.RequestStop(absl::StatusCode::kDeadlineExceeded);
-  return true;
-}
-
-void Scheduler::Finish(Entry* entry, absl::Status status) {
-  // The job refers to the caller's memory, which may go once on_done is called. This destroys the
-  // closure that called us: only parameters are used from here on.
-  entry->job.reset();
-  const absl::Time now = clock_.Now();
-  EntryPtr owned;
-  {
-    absl::MutexLock lock(&mutex_);
-    owned = std::move(running_requests_.extract(entry->id).mapped());
-    Release(owned->bytes);
-  }
-  if (absl::IsCancelled(status)) {
-    const absl::StatusCode reason = owned->stop_reason.load();
-    CountDrop(reason);
-    status = GivenUp(reason);
-  }
-  TaskStats stats{.queue = owned->started - owned->task->arrival, .batch_size = owned->batch_size};
-  if (stats.batch_size > 0) stats.compute = now - owned->started;
-  owned->task->on_done(std::move(status), stats);
 }
 
 void Scheduler::Drop(EntryPtr entry, absl::StatusCode reason) {

@@ -147,7 +147,7 @@ class Scheduler {
   // False once the scheduler is closed and nothing waits.
   bool WaitForBatch(Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
   void FillBatch(Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ComputeBatch(const Batch& batch);
+  void ComputeBatch(Batch& batch);
   absl::Status MakeJob(Entry& entry);
 
   bool ShouldStop(Entry& entry) const;

@@ -269,10 +269,10 @@ std::vector<SettingRow> DrainRows() {
   return Grouped(
       "Shutdown",
       {Ranged("drain-grace", kDuration, In(&Settings::drain_grace),
-              {absl::ZeroDuration(), absl::Hours(1)},
+              {absl::ZeroDuration(), absl::Hours(24)},
               "After SIGTERM, time to go on serving while health says NOT_SERVING"),
        Ranged("drain-timeout", kDuration, In(&Settings::drain_timeout),
-              {absl::Milliseconds(100), absl::Hours(1)},
+              {absl::Milliseconds(100), absl::Hours(24)},
               "After SIGTERM, time until calls still running are failed as UNAVAILABLE; includes "
               "drain-grace")});
 }

@@ -79,7 +79,8 @@ class Load {
 
 TEST(DrainTest, ReplacingTheServerUnderLoadLosesNoCall) {
   const int total = NumCalls();
-  auto server = ServerProcess::Start();
+  // The default grace: time for clients to see that the server is leaving.
+  auto server = ServerProcess::Start({"--drain-grace", "700ms"});
   ASSERT_NE(server, nullptr);
   const std::string target = server->tcp_target();
   auto client = Client::Create({.target = target});

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/calls.h"
@@ -13,7 +14,6 @@ namespace attend::testing {
 namespace {
 
 using ::testing::AnyOf;
-using ::testing::Ge;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
@@ -26,6 +26,8 @@ class HostileBytesTest : public ::testing::Test {
     stub_ = v1::AttentionService::NewStub(channel_);
   }
   void TearDown() override {
+    stub_.reset();
+    channel_.reset();
     if (server_ != nullptr) server_->StopAndExpectSuccess();
   }
 
@@ -83,8 +85,10 @@ TEST_F(HostileBytesTest, BytesThatAreNoMessageAreAClientError) {
        {std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), std::string("\x52\xff\x01"),
         std::string("\x0a\x7f"), std::string(1000, '\x0b')}) {
     const grpc::Status status = Send("/attend.v1.AttentionService/Attend", bytes);
-    EXPECT_FALSE(status.ok());
-    EXPECT_NE(status.error_code(), grpc::StatusCode::UNKNOWN) << status.error_message();
+    // gRPC 1.51 answers these itself, as UNIMPLEMENTED, before our code sees them.
+    EXPECT_THAT(status.error_code(),
+                AnyOf(grpc::StatusCode::UNIMPLEMENTED, grpc::StatusCode::INVALID_ARGUMENT))
+        << status.error_message();
   }
   ExpectServes();
 }

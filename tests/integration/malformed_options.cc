@@ -106,7 +106,7 @@ std::vector<BadRequestCase> MaskCases() {
            "boolean_mask.dtype"},
           {"BooleanMaskDoesNotBroadcast",
            [](auto& r) { *r.mutable_boolean_mask() = BoolTensor({4}, std::vector<int>(4, 1)); },
-           "boolean_mask.shape"},
+           "boolean_mask.shape[0]"},
           {"MaskRankFive",
            [](auto& r) {
              *r.mutable_additive_mask() = RandomTensor({1, 1, 1, 1, 5}, 1);
@@ -116,12 +116,12 @@ std::vector<BadRequestCase> MaskCases() {
            [](auto& r) {
              *r.mutable_additive_mask() = RandomTensor({2, 3, 5}, 1);
            },
-           "additive_mask.shape"},
+           "additive_mask.shape[0]"},
           {"MaskEmptyAxis",
            [](auto& r) {
              *r.mutable_additive_mask() = RandomTensor({0, 5}, 1);
            },
-           "additive_mask.shape"},
+           "additive_mask.shape[0]"},
           {"MaskNegativeSize",
            [](auto& r) {
              *r.mutable_additive_mask() = RandomTensor({5}, 1);
@@ -227,7 +227,7 @@ std::vector<BadRequestCase> OptionTensorCases() {
        [](auto& r) {
          SetBlocks(r, 64, 64, {2, 3});
        },
-       "options.block_mask.blocks.shape"},
+       "options.block_mask.blocks.shape[0]"},
       {"BlocksAreFloats",
        [](auto& r) {
          SetBlocks(r, 64, 64, {1, 1});

@@ -206,15 +206,15 @@ std::vector<BadRequestCase> LengthCases() {
        "kv_lengths[0]"},
       {"PackedMaskOverKeys",
        Packed([](auto& r) { *r.mutable_boolean_mask() = BoolTensor({5}, std::vector<int>(5, 1)); }),
-       "boolean_mask.shape"},
+       "boolean_mask.shape[0]"},
       {"PackedMaskOverQueries", Packed([](auto& r) {
          *r.mutable_additive_mask() = RandomTensor({3, 1}, 1);
        }),
-       "additive_mask.shape"},
+       "additive_mask.shape[0]"},
       {"PackedMaskOverBatch", Packed([](auto& r) {
          *r.mutable_additive_mask() = RandomTensor({2, 1, 1, 1}, 1);
        }),
-       "additive_mask.shape"}};
+       "additive_mask.shape[0]"}};
 }
 
 }  // namespace attend::testing

@@ -148,11 +148,12 @@ TEST(AdminTest, MetricsTellWhatWasServed) {  // B64
     EXPECT_EQ(server->Metric(series), 0) << series;
   }
 
-  const auto stub = v1::AttentionService::NewStub(NewChannel(server->tcp_target()));
+  auto stub = v1::AttentionService::NewStub(NewChannel(server->tcp_target()));
   const v1::AttendRequest request = RandomRequest();
   const CallResult result = Attend(*stub, request);
   ASSERT_TRUE(result.status.ok()) << result.status.error_message();
   EXPECT_FALSE(Attend(*stub, v1::AttendRequest()).status.ok());
+  stub.reset();
 
   EXPECT_EQ(server->Metric(ok), 1);
   EXPECT_EQ(server->Metric(invalid), 1);

@@ -40,6 +40,8 @@ class StatusCodeTest : public ::testing::Test {
   }
 
   void TearDown() override {
+    stub_.reset();
+    channel_.reset();
     if (server_ != nullptr && server_->process().Running()) server_->StopAndExpectSuccess();
   }
 
@@ -80,7 +82,8 @@ TEST_F(StatusCodeTest, FullQueueIsResourceExhaustedWithRetryAdvice) {  // B37
 
 TEST_F(StatusCodeTest, QueueIsBoundedInBytesToo) {
   const v1::AttendRequest slow_request = SlowRequest();
-  const std::string bytes = std::to_string(2 * slow_request.ByteSizeLong());
+  // Enough for one with its answer and its working memory (3 times its size), not for two.
+  const std::string bytes = std::to_string(5 * slow_request.ByteSizeLong());
   StartServer({"--max-queued-bytes", bytes});
   RunningCall slow(channel_, slow_request);
   ASSERT_TRUE(WaitForMetric(kInFlight, 1));
@@ -112,7 +115,7 @@ TEST_F(StatusCodeTest, MessagesPastTheLimitAreResourceExhaustedAndSayTheLimit) {
       EXPECT_TRUE(result.status.ok()) << result.status.error_message();
     }
     ExpectServes();
-    server_->StopAndExpectSuccess();
+    TearDown();
   }
 }
 

@@ -1,8 +1,10 @@
 #include "tests/support/server_process.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <grpc/grpc.h>
 #include <signal.h>
 #include <sstream>
 
@@ -25,6 +27,9 @@ std::unique_ptr<ServerProcess> ServerProcess::Start(const std::vector<std::strin
       "--admin-listen", "127.0.0.1:0", "--ready-file",
       ready_file};
   command.insert(command.end(), arguments.begin(), arguments.end());
+  if (std::find(arguments.begin(), arguments.end(), "--drain-grace") == arguments.end()) {
+    command.insert(command.end(), {"--drain-grace", "10ms"});  // most tests have no one to warn
+  }
   server->process_ = std::make_unique<ChildProcess>(command);
   if (server->WaitUntilReady(ready_file)) return server;
   ADD_FAILURE() << "attend-server does not serve; its log:\n" << server->process_->Stderr();
@@ -65,6 +70,9 @@ void ServerProcess::StopAndExpectSuccess() {
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& target) {
   static std::atomic<int> next_id{0};
+  // Keeps gRPC alive between channels: shutting it down with the last one may take 10 s.
+  static const bool initialized = (grpc_init(), true);
+  static_cast<void>(initialized);
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);

@@ -21,8 +21,9 @@ std::string ServerBinary();
 // Serves on a free TCP port, a Unix socket and a free admin port of this host.
 class ServerProcess {
  public:
-  // Starts a server and waits until it serves. `arguments` are added to the addresses. Null, with
-  // a failure of the running test that shows the server's log, where it does not serve.
+  // Starts a server and waits until it serves. `arguments` are added to the addresses, and a short
+  // --drain-grace unless they hold one. Null, with a failure of the running test that shows the
+  // server's log, where it does not serve.
   static std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& arguments = {});
 
   ChildProcess& process() { return *process_; }
@@ -37,7 +38,8 @@ class ServerProcess {
   // there is no such series.
   std::optional<double> Metric(const std::string& series) const;
 
-  // Asks it to stop, waits, and expects exit code 0.
+  // Asks it to stop, waits, and expects exit code 0. Let go of channels first: an idle one looks
+  // only every 5 s whether its server is leaving, and so long the server waits for it.
   void StopAndExpectSuccess();
 
  private:

@@ -1,0 +1,206 @@
+#include "server/process/server_process.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "server/process/self_test.h"
+#include "server/rpc/server_info.h"
+#include "server/settings/address.h"
+
+namespace attend {
+namespace {
+
+// Time that the callers of failed calls get to receive the failure, before gRPC cuts them off.
+constexpr absl::Duration kAnswerTime = absl::Milliseconds(300);
+
+MetricsOptions MakeMetricsOptions(const Executor& executor, const AttentionEngine& engine) {
+  return {.version = ATTEND_VERSION,
+          .cpu_target = CpuTarget(),
+          .compute_threads = executor.num_threads(),
+          .gemm_primitives = [&engine] { return engine.primitives_created(); }};
+}
+
+SchedulerOptions MakeSchedulerOptions(const Settings& settings) {
+  return {.max_queued_requests = settings.max_queued_requests,
+          .max_queued_bytes = settings.max_queued_bytes,
+          .max_batch_requests = settings.max_batch_requests,
+          .max_batch_flops = settings.max_batch_flops,
+          .max_queue_delay = settings.max_queue_delay};
+}
+
+std::string AddressWithPort(const std::string& text, int port) {
+  absl::StatusOr<Address> address = ParseAddress(text);
+  if (!address.ok()) return text;
+  address->port = port;
+  return FormatAddress(*address);
+}
+
+}  // namespace
+
+ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
+    : loaded_(loaded),
+      logger_(std::move(logger)),
+      start_time_(absl::Now()),
+      ready_file_(settings_.ready_file),
+      executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
+      engine_(executor_.num_threads()),
+      metrics_(MakeMetricsOptions(executor_, engine_)),
+      health_({v1::AttentionService::service_full_name()}) {}
+
+ServerProcess::~ServerProcess() {
+  if (grpc_.server != nullptr && state_ != State::kDraining) {
+    Hurry();
+    Drain(absl::Now());
+  }
+}
+
+absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const LoadedSettings& loaded,
+                                                                    Logger logger) {
+  std::unique_ptr<ServerProcess> process(new ServerProcess(loaded, std::move(logger)));
+  for (const auto step : {&ServerProcess::StartAdmin, &ServerProcess::PrepareEngine,
+                          &ServerProcess::StartServing, &ServerProcess::AnnounceReady}) {
+    if (absl::Status status = (process.get()->*step)(); !status.ok()) return status;
+  }
+  return process;
+}
+
+absl::Status ServerProcess::StartAdmin() {
+  if (settings_.admin_listen.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(
+      settings_.admin_listen, {.metrics = [this] { return metrics_.Exposition(); },
+                               .not_ready = [this] { return NotReadyReason(); },
+                               .status = [this] { return StatusJson(); }});
+  if (!admin.ok())
+    return absl::UnavailableError(absl::StrCat("admin-listen: ", admin.status().message()));
+  admin_ = *std::move(admin);
+  admin_address_ = AddressWithPort(settings_.admin_listen, admin_->port());
+  return absl::OkStatus();
+}
+
+absl::Status ServerProcess::PrepareEngine() {
+  if (settings_.warm) engine_.Warm();
+  return RunSelfTest(engine_, executor_);
+}
+
+absl::Status ServerProcess::StartServing() {
+  absl::StatusOr<std::unique_ptr<Scheduler>> scheduler =
+      Scheduler::Create(MakeSchedulerOptions(settings_), engine_, executor_, clock_, metrics_);
+  if (!scheduler.ok()) return scheduler.status();
+  scheduler_ = *std::move(scheduler);
+  attention_service_ = std::make_unique<AttentionService>(
+      AttentionServiceOptions{.scheduler = scheduler_.get(),
+                              .metrics = &metrics_,
+                              .clock = &clock_,
+                              .limits = settings_.limits,
+                              .max_message_bytes = settings_.max_message_bytes,
+                              .info = Info()});
+  absl::StatusOr<GrpcServer> grpc =
+      StartGrpcServer(settings_, {attention_service_.get(), &health_});
+  if (!grpc.ok()) return grpc.status();
+  grpc_ = *std::move(grpc);
+  return absl::OkStatus();
+}
+
+absl::Status ServerProcess::AnnounceReady() {
+  health_.SetServing(true);
+  state_ = State::kServing;
+  const nlohmann::ordered_json ready = {
+      {"pid", getpid()}, {"grpc", grpc_.addresses}, {"admin", admin_address_}};
+  if (absl::Status status = ready_file_.Write(absl::StrCat(ready.dump(), "\n")); !status.ok()) {
+    return status;
+  }
+  logger_->info("serving on {}; admin on {}; {} compute threads, {}, version {}",
+                absl::StrJoin(grpc_.addresses, ", "),
+                admin_address_.empty() ? "no port" : admin_address_, executor_.num_threads(),
+                CpuTarget(), ATTEND_VERSION);
+  return absl::OkStatus();
+}
+
+void ServerProcess::Drain(absl::Time deadline) {
+  state_ = State::kDraining;
+  ready_file_.Remove();
+  health_.SetServing(false);
+  WaitForGrace(deadline);
+  // Watches would keep gRPC waiting.
+  health_.Shutdown();
+  FinishCalls(deadline);
+  admin_.reset();
+  logger_->info("drained");
+}
+
+void ServerProcess::WaitForGrace(absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithDeadline(absl::Condition(&hurried_),
+                           std::min(deadline, absl::Now() + settings_.drain_grace));
+}
+
+void ServerProcess::FinishCalls(absl::Time deadline) {
+  // Refuses new calls at once, and returns when the last has been answered. It never returns while
+  // a call has no answer, whatever its deadline: the scheduler sees to that below.
+  std::thread closer([this, deadline] {
+    grpc_.server->Shutdown(absl::ToChronoTime(deadline));
+    absl::MutexLock lock(&mutex_);
+    calls_done_ = true;
+  });
+  {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithDeadline(absl::Condition(this, &ServerProcess::CallsDoneOrHurried),
+                             deadline - kAnswerTime);
+  }
+  scheduler_->Shutdown(clock_.Now());
+  closer.join();
+}
+
+void ServerProcess::Hurry() {
+  absl::MutexLock lock(&mutex_);
+  hurried_ = true;
+}
+
+std::string ServerProcess::NotReadyReason() const {
+  switch (state_.load()) {
+    case State::kStarting:
+      return "starting";
+    case State::kServing:
+      return "";
+    case State::kDraining:
+      return "draining";
+  }
+  return "unknown";
+}
+
+std::string ServerProcess::StatusJson() const {
+  const std::string reason = NotReadyReason();
+  nlohmann::ordered_json settings = nlohmann::ordered_json::array();
+  for (const SettingReport& setting : loaded_.report) {
+    settings.push_back(
+        {{"name", setting.name}, {"value", setting.value}, {"origin", setting.origin}});
+  }
+  const nlohmann::ordered_json status = {
+      {"server", settings_.server_name},
+      {"version", ATTEND_VERSION},
+      {"state", reason.empty() ? "serving" : reason},
+      {"uptime_seconds", absl::ToDoubleSeconds(absl::Now() - start_time_)},
+      {"cpu_target", CpuTarget()},
+      {"compute_threads", executor_.num_threads()},
+      {"settings", settings}};
+  // Paths and names from the command line may hold any bytes.
+  return status.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+v1::ServerInfo ServerProcess::Info() const {
+  return MakeServerInfo({.version = ATTEND_VERSION,
+                         .server_name = settings_.server_name,
+                         .compute_threads = executor_.num_threads(),
+                         .limits = settings_.limits,
+                         .max_message_bytes = settings_.max_message_bytes,
+                         .max_queued_requests = settings_.max_queued_requests,
+                         .max_streams_per_connection = settings_.max_streams_per_connection});
+}
+
+}  // namespace attend

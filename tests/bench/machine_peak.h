@@ -1,0 +1,15 @@
+// What one core of this machine can do at most, measured.
+#ifndef ATTEND_TESTS_BENCH_MACHINE_PEAK_H_
+#define ATTEND_TESTS_BENCH_MACHINE_PEAK_H_
+
+#include <cstdint>
+
+namespace attend::bench {
+
+// Runs `rounds` rounds of independent float32 fused multiply-adds, as wide as the CPU can, and
+// returns how many floating-point operations that were (two for each multiply-add and lane).
+std::int64_t RunFmaLoop(std::int64_t rounds);
+
+}  // namespace attend::bench
+
+#endif  // ATTEND_TESTS_BENCH_MACHINE_PEAK_H_

@@ -1,0 +1,264 @@
+#include "tests/unit/client/fake_server.h"
+
+#include <grpcpp/health_check_service_interface.h>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "attend/v1/error.pb.h"
+#include "core/base/reference.h"
+#include "core/base/status.h"
+
+namespace attend {
+
+namespace {
+
+constexpr const char* kServiceName = "attend.v1.AttentionService";
+
+DType FromProto(v1::DataType dtype) {
+  switch (dtype) {
+    case v1::DATA_TYPE_BFLOAT16:
+      return DType::kBFloat16;
+    case v1::DATA_TYPE_FLOAT16:
+      return DType::kFloat16;
+    case v1::DATA_TYPE_BOOL:
+      return DType::kBool;
+    default:
+      return DType::kFloat32;
+  }
+}
+
+TensorView View(const v1::Tensor& tensor) {
+  return TensorView::Dense(FromProto(tensor.dtype()),
+                           Dims(tensor.shape().begin(), tensor.shape().end()),
+                           reinterpret_cast<const std::byte*>(tensor.data().data()));
+}
+
+AttentionOptions Options(const v1::AttentionOptions& message) {
+  AttentionOptions options;
+  if (message.has_scale()) options.scale = message.scale();
+  options.softcap = message.softcap();
+  options.causal = message.causal();
+  options.alignment = static_cast<Alignment>(message.alignment() - v1::ALIGNMENT_FIRST);
+  options.query_offsets.assign(message.query_offsets().begin(), message.query_offsets().end());
+  if (message.has_window_left()) options.window_left = message.window_left();
+  if (message.has_window_right()) options.window_right = message.window_right();
+  if (message.has_alibi_slopes()) options.alibi_slopes = View(message.alibi_slopes());
+  if (message.has_sinks()) options.sinks = View(message.sinks());
+  return options;
+}
+
+AttentionArgs Args(const v1::AttendRequest& request) {
+  AttentionArgs args;
+  args.options = Options(request.options());
+  args.layout = static_cast<Layout>(request.layout() - v1::LAYOUT_BATCH_HEADS_LENGTH);
+  args.query_lengths.assign(request.query_lengths().begin(), request.query_lengths().end());
+  args.kv_lengths.assign(request.kv_lengths().begin(), request.kv_lengths().end());
+  if (request.has_boolean_mask()) args.boolean_mask = View(request.boolean_mask());
+  if (request.has_additive_mask()) args.additive_mask = View(request.additive_mask());
+  args.query = View(request.query());
+  args.key = View(request.key());
+  args.value = View(request.value());
+  if (request.output().dtype() != v1::DATA_TYPE_UNSPECIFIED) {
+    args.output.dtype = FromProto(request.output().dtype());
+  }
+  args.output.lse = request.output().lse();
+  args.output.weights = request.output().weights();
+  args.output.scores = static_cast<ScoreStage>(request.output().scores());
+  return args;
+}
+
+void Store(const std::vector<double>& values, const Dims& shape, DType dtype, v1::Tensor* tensor) {
+  const std::vector<float> floats(values.begin(), values.end());
+  const Tensor rounded = Tensor::FromFloats(dtype, shape, floats);
+  tensor->set_dtype(dtype == DType::kBFloat16  ? v1::DATA_TYPE_BFLOAT16
+                    : dtype == DType::kFloat16 ? v1::DATA_TYPE_FLOAT16
+                                               : v1::DATA_TYPE_FLOAT32);
+  tensor->mutable_shape()->Add(shape.begin(), shape.end());
+  tensor->set_data(rounded.data.data(), rounded.data.size());
+}
+
+// As the real server puts an error into the trailers.
+grpc::Status ToGrpc(const absl::Status& status) {
+  v1::Error error;
+  error.set_code(static_cast<int>(status.code()));
+  error.set_message(std::string(status.message()));
+  if (const auto violation = GetFieldViolation(status)) {
+    v1::BadRequest bad_request;
+    auto* field = bad_request.add_field_violations();
+    field->set_field(violation->field);
+    field->set_description(violation->description);
+    auto* detail = error.add_details();
+    detail->set_type_url("type.googleapis.com/google.rpc.BadRequest");
+    detail->set_value(bad_request.SerializeAsString());
+  }
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()),
+                      error.SerializeAsString());
+}
+
+grpc::Status Compute(const v1::AttendRequest& request, v1::AttendResponse* response) {
+  const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Create(Args(request));
+  if (!problem.ok()) return ToGrpc(problem.status());
+  const ReferenceResult result = ReferenceAttention(*problem);
+  Store(result.output, problem->output_shape(), problem->output_dtype(),
+        response->mutable_output());
+  if (problem->wants_lse()) {
+    Store(result.lse, problem->lse_shape(), DType::kFloat32, response->mutable_lse());
+  }
+  if (problem->wants_weights()) {
+    Store(result.weights, problem->score_shape(), DType::kFloat32, response->mutable_weights());
+  }
+  if (problem->score_stage() != ScoreStage::kNone) {
+    Store(result.scores, problem->score_shape(), DType::kFloat32, response->mutable_scores());
+  }
+  response->mutable_stats()->mutable_queue()->set_nanos(1500);
+  response->mutable_stats()->mutable_compute()->set_nanos(2'000'000);
+  response->mutable_stats()->set_batch_size(1);
+  response->mutable_stats()->set_dot_products(problem->dot_products());
+  response->mutable_stats()->set_flops(problem->flops());
+  response->mutable_stats()->set_server("fake");
+  return grpc::Status::OK;
+}
+
+// Ends only when the caller gives up.
+class HeldCall final : public grpc::ServerUnaryReactor {
+ public:
+  void OnCancel() override { Finish(grpc::Status::CANCELLED); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+void FakeService::FailNext(int count, grpc::Status status,
+                           std::vector<std::pair<std::string, std::string>> trailers) {
+  absl::MutexLock lock(&mutex_);
+  failures_left_ = count;
+  failure_ = std::move(status);
+  trailers_ = std::move(trailers);
+}
+
+void FakeService::HoldCalls() {
+  absl::MutexLock lock(&mutex_);
+  hold_ = true;
+}
+
+void FakeService::AnswerZeros(std::int64_t count) {
+  v1::AttendResponse response;
+  response.mutable_output()->set_dtype(v1::DATA_TYPE_FLOAT32);
+  response.mutable_output()->add_shape(count);
+  response.mutable_output()->set_data(std::string(static_cast<std::size_t>(count) * 4, '\0'));
+  Answer(std::move(response));
+}
+
+void FakeService::Answer(v1::AttendResponse response) {
+  absl::MutexLock lock(&mutex_);
+  answer_ = std::make_unique<v1::AttendResponse>(std::move(response));
+}
+
+int FakeService::attempts() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int>(requests_.size());
+}
+
+int FakeService::peers() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int>(peers_.size());
+}
+
+std::vector<v1::AttendRequest> FakeService::requests() const {
+  absl::MutexLock lock(&mutex_);
+  return requests_;
+}
+
+std::string FakeService::metadata(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, value] : metadata_) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+void FakeService::WaitUntilHeld(int count) {
+  absl::MutexLock lock(&mutex_);
+  const auto reached = [this, count]()
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return held_ >= count; };
+  mutex_.Await(absl::Condition(&reached));
+}
+
+void FakeService::Record(const grpc::CallbackServerContext& context,
+                         const v1::AttendRequest& request) {
+  v1::AttendRequest recorded = request;
+  recorded.mutable_query()->clear_data();
+  recorded.mutable_key()->clear_data();
+  recorded.mutable_value()->clear_data();
+  requests_.push_back(std::move(recorded));
+  peers_.insert(context.peer());
+  metadata_.clear();
+  for (const auto& [name, value] : context.client_metadata()) {
+    metadata_.emplace_back(std::string(name.data(), name.size()),
+                           std::string(value.data(), value.size()));
+  }
+}
+
+grpc::ServerUnaryReactor* FakeService::Attend(grpc::CallbackServerContext* context,
+                                              const v1::AttendRequest* request,
+                                              v1::AttendResponse* response) {
+  absl::MutexLock lock(&mutex_);
+  Record(*context, *request);
+  if (hold_) {
+    ++held_;
+    return new HeldCall;
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (failures_left_ > 0) {
+    --failures_left_;
+    for (const auto& [name, value] : trailers_) context->AddTrailingMetadata(name, value);
+    reactor->Finish(failure_);
+    return reactor;
+  }
+  if (answer_ != nullptr) {
+    *response = *answer_;
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+  reactor->Finish(Compute(*request, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* FakeService::GetServerInfo(grpc::CallbackServerContext* context,
+                                                     const v1::GetServerInfoRequest* /*request*/,
+                                                     v1::ServerInfo* response) {
+  response->set_version("9.9.9");
+  response->set_server("fake");
+  response->set_cpu_target("SCALAR");
+  response->add_dtypes(v1::DATA_TYPE_FLOAT32);
+  response->add_dtypes(v1::DATA_TYPE_BFLOAT16);
+  response->add_options("causal");
+  response->set_compute_threads(3);
+  response->mutable_limits()->set_max_head_dim(1024);
+  response->mutable_limits()->set_max_message_bytes(123456);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+FakeServer::FakeServer(const std::string& address, int max_receive_bytes) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service_);
+  builder.SetMaxReceiveMessageSize(max_receive_bytes);
+  server_ = builder.BuildAndStart();
+  target_ = absl::StartsWith(address, "unix:") ? address : absl::StrCat("127.0.0.1:", port);
+  SetServing(true);
+}
+
+FakeServer::~FakeServer() { server_->Shutdown(std::chrono::system_clock::now()); }
+
+void FakeServer::SetServing(bool serving) {
+  server_->GetHealthCheckService()->SetServingStatus(kServiceName, serving);
+  server_->GetHealthCheckService()->SetServingStatus("", serving);
+}
+
+}  // namespace attend
