@@ -15,14 +15,16 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
-// Below this a scale is applied on its own: folded into the factor it could vanish.
+// Outside of these a scale is applied on its own: folded into the factor it could vanish, or make
+// the factor infinite.
 constexpr float kSmallestFoldedScale = 1e-30f;
+constexpr float kLargestFoldedScale = 1e30f;
 
 // Whether product and softmax are joined by a positive factor and nothing else.
 bool IsPlain(const AttentionProblem& problem) {
   return problem.softcap() == 0 && !problem.has_alibi() && !problem.boolean_mask().has_value() &&
          !problem.additive_mask().has_value() && !problem.block_mask().has_value() &&
-         problem.scale() > kSmallestFoldedScale;
+         problem.scale() > kSmallestFoldedScale && problem.scale() < kLargestFoldedScale;
 }
 
 }  // namespace
