@@ -35,5 +35,5 @@ ENV ATTEND_LISTEN=0.0.0.0:50051 \
 EXPOSE 50051 9090
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
-  CMD ["attend", "health", "--target", "127.0.0.1:50051", "--timeout", "2s"]
+  CMD ["attend", "--server", "127.0.0.1:50051", "--timeout", "2", "health"]
 ENTRYPOINT ["attend-server"]

@@ -20,6 +20,9 @@ if(ATTEND_SANITIZE)
   add_compile_options(-fsanitize=${ATTEND_SANITIZE} -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${ATTEND_SANITIZE})
 endif()
+if(ATTEND_SANITIZE STREQUAL "thread")
+  include(AttendTsan)
+endif()
 
 add_library(attend_settings INTERFACE)
 target_compile_options(attend_settings INTERFACE -Wall -Wextra -Wpedantic -Wshadow

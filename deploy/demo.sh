@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts a server on a free port of this host, has `attend demo` compute on it, shows what the
+# Starts a server on free ports of this host, has `attend demo` compute on it and show what the
 # server counted, and stops the server.
 #
 #   demo.sh BUILD_DIR
@@ -35,7 +35,7 @@ print(found[0] if isinstance(found, list) else found)' "$work/ready.json" "$1"
 }
 
 echo "== attend-server, on free ports of this host"
-"$build/server/attend-server" --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
+"$build/server/process/attend-server" --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
   --ready-file "$work/ready.json" >"$work/server.log" 2>&1 &
 server_pid=$!
 tries=0
@@ -51,12 +51,7 @@ echo "gRPC on $grpc, metrics on http://$admin/metrics"
 
 echo
 echo "== attend demo"
-"$build/client/attend" demo --target "$grpc"
-
-echo
-echo "== what the server counted (the series of attend_* that are not 0)"
-curl --silent --show-error --fail --noproxy '*' "http://$admin/metrics" |
-  grep '^attend_' | grep -v -e '_bucket{' -e ' 0$'
+"$build/client/cli/attend" --server "$grpc" demo --metrics-url "$admin"
 
 echo
 echo "== stopping the server"

@@ -18,7 +18,7 @@ build_packages="
   libspdlog-dev prometheus-cpp-dev libcivetweb-dev libcli11-dev nlohmann-json3-dev
   libssl-dev libc-ares-dev libre2-dev zlib1g-dev"
 test_packages="
-  make git ccache curl
+  make git ccache
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-grpcio python3-protobuf python3-numpy"
 format_packages="clang-format"

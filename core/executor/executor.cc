@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/executor/cpu_limits.h"
+#include "core/executor/tsan_handover.h"
 
 namespace attend {
 
@@ -26,16 +27,22 @@ constexpr int kMaxWorkersOfProcess = 256;
 class WorkerObserver : public tbb::task_scheduler_observer {
  public:
   WorkerObserver(tbb::task_arena& arena, int nice) : task_scheduler_observer(arena), nice_(nice) {
+    HandToTbb();
     observe(true);
   }
-  ~WorkerObserver() override { observe(false); }
+  ~WorkerObserver() override {
+    observe(false);
+    ReceiveFromTbb();
+  }
 
   void on_scheduler_entry(bool is_worker) override {
     if (!is_worker) return;
+    ReceiveFromTbb();
     pthread_setname_np(pthread_self(), "attend-compute");
     // Linux keeps a nice value for each thread; raising it needs no privilege. Set, not added: a
     // worker may enter more than once.
     if (nice_ > 0) setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice_);
+    HandToTbb();
   }
 
  private:
@@ -70,6 +77,10 @@ class Executor::Impl {
   void Run(std::span<TileJob* const> jobs) {
     std::vector<std::unique_ptr<RunningJob>> running;
     for (TileJob* job : jobs) {
+      if (job->num_stages() == 0) {
+        job->Finish();
+        continue;
+      }
       running.push_back(std::make_unique<RunningJob>());
       running.back()->job = job;
     }
@@ -117,8 +128,16 @@ class Executor::Impl {
   void RunInArena(std::int64_t total, const Body& body) {
     // Owned by the task too: the waiter may return while the task still is in set_value.
     auto finished = std::make_shared<std::promise<void>>();
-    arena_.enqueue([finished, total, &body] {
-      tbb::parallel_for(std::int64_t{0}, total, body, tbb::simple_partitioner());
+    const auto run_unit = [&body](std::int64_t unit) {
+      ReceiveFromTbb();
+      body(unit);
+      HandToTbb();
+    };
+    HandToTbb();
+    arena_.enqueue([finished, total, &run_unit] {
+      ReceiveFromTbb();
+      tbb::parallel_for(std::int64_t{0}, total, run_unit, tbb::simple_partitioner());
+      ReceiveFromTbb();
       finished->set_value();
     });
     finished->get_future().wait();

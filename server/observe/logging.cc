@@ -1,12 +1,19 @@
 #include "server/observe/logging.h"
 
 #include <atomic>
+#include <cstdint>
 #include <grpc/support/log.h>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <string>
 #include <utility>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "server/observe/line_limit.h"
 
 namespace attend {
 namespace {
@@ -29,49 +36,50 @@ class JsonMessage final : public spdlog::custom_flag_formatter {
   }
 };
 
-spdlog::level::level_enum SpdlogLevel(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarning:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::info;
-}
-
-// Never destroyed: gRPC's threads may log while the process ends.
-std::atomic<const Logger*> grpc_logger{nullptr};
-
-void LogForGrpc(gpr_log_func_args* args) {
-  spdlog::level::level_enum level = spdlog::level::debug;
-  if (args->severity == GPR_LOG_SEVERITY_INFO) level = spdlog::level::info;
-  if (args->severity == GPR_LOG_SEVERITY_ERROR) level = spdlog::level::err;
-  (*grpc_logger.load())->log(level, "grpc: {}", args->message);
-}
-
-}  // namespace
-
-Logger MakeLogger(LogLevel level, LogFormat format, spdlog::sink_ptr sink) {
+Logger MakeLogger(spdlog::level::level_enum level, LogLines lines, spdlog::sink_ptr sink) {
   auto logger = std::make_shared<spdlog::logger>("attend", std::move(sink));
   auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
-  formatter->add_flag<JsonMessage>('*').set_pattern(format == LogFormat::kJson ? kJsonPattern
-                                                                               : kTextPattern);
+  formatter->add_flag<JsonMessage>('*').set_pattern(lines == LogLines::kJson ? kJsonPattern
+                                                                             : kTextPattern);
   logger->set_formatter(std::move(formatter));
-  logger->set_level(SpdlogLevel(level));
+  logger->set_level(level);
   logger->flush_on(spdlog::level::trace);
   return logger;
 }
 
-Logger MakeStderrLogger(LogLevel level, LogFormat format) {
-  return MakeLogger(level, format, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+// Where gRPC's lines go. Callers can trigger some of them, so their number is limited.
+struct GrpcRoute {
+  Logger logger;
+  LineLimit limit{20, absl::Seconds(10)};
+};
+
+// Never destroyed: gRPC's threads may log while the process ends.
+std::atomic<GrpcRoute*> grpc_route{nullptr};
+
+void LogForGrpc(gpr_log_func_args* args) {
+  GrpcRoute& route = *grpc_route.load();
+  spdlog::level::level_enum level = spdlog::level::debug;
+  if (args->severity == GPR_LOG_SEVERITY_INFO) level = spdlog::level::info;
+  if (args->severity == GPR_LOG_SEVERITY_ERROR) level = spdlog::level::err;
+  if (!route.logger->should_log(level)) return;
+  const std::optional<std::int64_t> left_out = route.limit.Take(absl::Now());
+  if (!left_out.has_value()) return;
+  if (*left_out > 0) route.logger->warn("grpc: {} lines were left out", *left_out);
+  route.logger->log(level, "grpc: {}", args->message);
+}
+
+}  // namespace
+
+Logger MakeStderrLogger(spdlog::level::level_enum level, LogLines lines) {
+  return MakeLogger(level, lines, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+}
+
+Logger MakeStreamLogger(spdlog::level::level_enum level, LogLines lines, std::ostream& out) {
+  return MakeLogger(level, lines, std::make_shared<spdlog::sinks::ostream_sink_mt>(out));
 }
 
 void RouteGrpcLogs(Logger logger) {
-  grpc_logger.store(new Logger(std::move(logger)));
+  grpc_route.store(new GrpcRoute{.logger = std::move(logger)});
   gpr_set_log_function(LogForGrpc);
 }
 

@@ -2,22 +2,24 @@
 #ifndef ATTEND_SERVER_OBSERVE_LOGGING_H_
 #define ATTEND_SERVER_OBSERVE_LOGGING_H_
 
+#include <cstdint>
 #include <memory>
+#include <ostream>
 #include <spdlog/logger.h>
-
-#include "server/settings/settings.h"
 
 namespace attend {
 
 using Logger = std::shared_ptr<spdlog::logger>;
 
+enum class LogLines : std::uint8_t { kText, kJson };
+
 // Lines are UTC time, level and message; as JSON an object a line, with the members "time",
 // "level" and "message", in which bytes that are not UTF-8 are replaced.
 // Thread-safety: the logger may be used from any thread.
-Logger MakeLogger(LogLevel level, LogFormat format, spdlog::sink_ptr sink);
+Logger MakeStderrLogger(spdlog::level::level_enum level, LogLines lines);
 
-// The same, to stderr.
-Logger MakeStderrLogger(LogLevel level, LogFormat format);
+// The same, to `out`, which must outlive the logger.
+Logger MakeStreamLogger(spdlog::level::level_enum level, LogLines lines, std::ostream& out);
 
 // Sends what the gRPC library itself logs to `logger`, from now to the end of the process.
 void RouteGrpcLogs(Logger logger);

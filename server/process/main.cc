@@ -30,10 +30,27 @@ std::map<std::string, std::string> Environment() {
   return environment;
 }
 
+spdlog::level::level_enum SpdlogLevel(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
 int Serve(const LoadedSettings& loaded) {
-  const Logger logger = MakeStderrLogger(loaded.settings.log_level, loaded.settings.log_format);
+  const Settings& settings = loaded.settings;
+  const Logger logger =
+      MakeStderrLogger(SpdlogLevel(settings.log_level),
+                       settings.log_format == LogFormat::kJson ? LogLines::kJson : LogLines::kText);
   RouteGrpcLogs(logger);
-  StopSignals signals(loaded.settings.drain_timeout, logger);
+  StopSignals signals(settings.drain_timeout, logger);
   absl::StatusOr<std::unique_ptr<ServerProcess>> process = ServerProcess::Start(loaded, logger);
   if (!process.ok()) {
     logger->error("cannot start: {}", std::string(process.status().message()));
@@ -41,7 +58,7 @@ int Serve(const LoadedSettings& loaded) {
   }
   signals.OnSecond([&process] { (*process)->Hurry(); });
   const absl::Time signalled = signals.WaitForFirst();
-  (*process)->Drain(signalled + loaded.settings.drain_timeout);
+  (*process)->Drain(signalled + settings.drain_timeout);
   signals.OnSecond([] {});
   return EXIT_SUCCESS;
 }

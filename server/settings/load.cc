@@ -88,12 +88,9 @@ void AddRow(CLI::App& app, const SettingRow& row, const Settings& defaults) {
                                                          : app.add_option("--" + row.name);
   option->description(row.help)->group(row.group)->default_str(row.get(defaults));
   if (row.kind == SettingKind::kSwitch) return;
-  option->type_name(row.type);
-  if (row.kind == SettingKind::kList) {
-    option->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->allow_extra_args(false);
-  }
+  // One that is given twice is refused in GivenFlags, in our words.
+  option->type_name(row.type)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  option->allow_extra_args(false);
 }
 
 // CLI11 reads "--name=" as a flag whose value is the next argument; it is an empty value.
@@ -125,12 +122,16 @@ absl::Status RefuseExtra(const std::string& extra) {
                 absl::StrCat("no such flag", DidYouMean(name, flags, "--"), "; see --help"));
 }
 
-GivenByName GivenFlags(const CLI::App& app) {
+absl::StatusOr<GivenByName> GivenFlags(const CLI::App& app) {
   GivenByName given;
   for (const std::string& name : SettingNames()) {
     const std::string flag = "--" + name;
     const CLI::Option* option = app.get_option(flag);
-    if (option->count() > 0) given[name] = {option->results(), "flag", flag};
+    if (option->count() == 0) continue;
+    const SettingRow* row = FindRow(name);
+    const bool list = row != nullptr && row->kind == SettingKind::kList;
+    if (option->count() > 1 && !list) return Refuse(flag, "is given twice; remove one of them");
+    given[name] = {option->results(), "flag", flag};
   }
   return given;
 }
@@ -146,7 +147,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
                "Print every setting with its value and origin, as a config file, and exit");
   app.add_option(absl::StrCat("--", kConfig))
       ->description("File of settings, one \"name = value\" a line, # for comments")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   const Settings defaults = DefaultSettings();
   for (const SettingRow& row : SettingRows()) AddRow(app, row, defaults);
   try {
@@ -162,7 +165,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   }
   const std::vector<std::string> extras = app.remaining();
   if (!extras.empty()) return RefuseExtra(extras.front());
-  line.given = GivenFlags(app);
+  absl::StatusOr<GivenByName> given = GivenFlags(app);
+  if (!given.ok()) return given.status();
+  line.given = *std::move(given);
   return line;
 }
 

@@ -38,12 +38,14 @@ LIBRARIES = {
 # Headers of the C library and of Linux that the code may use without a rule.
 SYSTEM = re.compile(
     r"^(?:[a-z_0-9]+"  # <vector>, <cmath>
-    r"|(?:sys|linux|netinet|arpa|net|asm|bits)/[a-z_0-9/]+\.h"
+    r"|(?:sys|linux|sanitizer|netinet|arpa|net|asm|bits)/[a-z_0-9/]+\.h"
     r"|(?:dirent|dlfcn|errno|fcntl|fenv|limits|netdb|poll|pthread|sched|semaphore|signal|spawn"
     r"|stdint|stdio|stdlib|string|termios|time|unistd|cpuid|immintrin|x86intrin)\.h)$"
 )
 
 OURS = ("core/", "server/", "client/", "tests/")
+# The client library's header under the name that it is installed by.
+INSTALLED = "attend/client.h"
 PROTO = re.compile(r"^(?:attend/v1/|grpc/health/|grpc/reflection/).*\.pb\.h$")
 
 
@@ -76,7 +78,7 @@ LAYERS = (
     Layer("server/settings/", ("core/base/",), ("absl", "json", "cli11")),
     Layer(
         "server/observe/",
-        ("core/base/",),
+        ("core/base/", "server/settings/"),
         ("absl", "json", "grpc", "spdlog", "prometheus", "civetweb"),
     ),
     Layer("server/schedule/", ("core/", "server/observe/"), ("absl",)),
@@ -96,7 +98,7 @@ LAYERS = (
     Layer(
         "client/",
         ("core/base/", "client/", "proto"),
-        ("absl", "json", "grpc", "protobuf", "cli11", "openssl"),
+        ("absl", "json", "grpc", "protobuf", "cli11", "civetweb", "openssl"),
     ),
     Layer(
         "tests/unit/core/",
@@ -105,8 +107,21 @@ LAYERS = (
     ),
     Layer(
         "tests/",
-        ("core/", "server/", "client/", "tests/", "proto"),
-        ("absl", "json", "grpc", "protobuf", "cli11", "prometheus", "openssl", "gtest", "benchmark"),
+        ("core/", "server/", "client/", "tests/", "proto", INSTALLED),
+        (
+            "absl",
+            "json",
+            "highway",
+            "grpc",
+            "protobuf",
+            "spdlog",
+            "prometheus",
+            "civetweb",
+            "cli11",
+            "openssl",
+            "gtest",
+            "benchmark",
+        ),
     ),
 )
 
@@ -131,7 +146,7 @@ def fault_of(layer, bracket, header):
     """Why a file of `layer` may not include `header`, or None."""
     if PROTO.match(header):
         return None if "proto" in layer.ours else f"{layer.folder} may not use generated protos"
-    if header.startswith(OURS):
+    if header.startswith((*OURS, INSTALLED)):
         if header.startswith(layer.folder) or header.startswith(layer.ours):
             return None
         return f"{layer.folder} may not use {header}"

@@ -49,6 +49,7 @@ class Violations(unittest.TestCase):
         ("server/wire/tensor.cc", '"server/rpc/attend.h"'),
         ("server/settings/load.cc", "<grpcpp/grpcpp.h>"),
         ("server/process/main.cc", "<CLI/CLI.hpp>"),
+        ("server/process/main.cc", '"attend/client.h"'),
         ("server/schedule/queue.cc", "<boost/asio.hpp>"),
         ("server/schedule/queue.cc", '"queue.h"'),
         ("server/schedule/queue.cc", '"../core/base/tensor.h"'),
@@ -85,6 +86,7 @@ class Allowed(unittest.TestCase):
         ("server/rpc/attend.cc", '"server/wire/status.h"'),
         ("server/process/main.cc", "<spdlog/spdlog.h>"),
         ("tests/unit/core/tensor_test.cc", "<gmock/gmock.h>"),
+        ("tests/unit/client/install/main.cc", '"attend/client.h"'),
     )
 
     def test_each_passes(self):

@@ -52,7 +52,7 @@ def run(command, **options):
 def running_server(folder):
     """Starts attend-server on a free port, gives its address, and stops it."""
     ready = folder / "ready.json"
-    command = [BUILD / "server/attend-server", "--listen", "127.0.0.1:0", "--admin-listen"]
+    command = [BUILD / "server/process/attend-server", "--listen", "127.0.0.1:0", "--admin-listen"]
     with subprocess.Popen([*command, "127.0.0.1:0", "--ready-file", ready]) as server:
         try:
             until = time.monotonic() + 60
@@ -87,7 +87,7 @@ class Readme(unittest.TestCase):
 
     def test_cpp(self):
         prefix, project = self.folder / "prefix", self.folder / "project"
-        run(["cmake", "--install", BUILD, "--prefix", prefix])
+        run(["cmake", "--install", BUILD, "--prefix", prefix, "--component", "client"])
         project.mkdir()
         (project / "CMakeLists.txt").write_text(
             "cmake_minimum_required(VERSION 3.25)\nproject(mine CXX)\nadd_executable(mine mine.cc)\n"

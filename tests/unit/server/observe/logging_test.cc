@@ -5,9 +5,10 @@
 #include <grpc/support/log.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <spdlog/sinks/ostream_sink.h>
 #include <sstream>
 #include <string>
+
+#include "server/observe/line_limit.h"
 
 namespace attend {
 namespace {
@@ -16,21 +17,21 @@ using ::testing::MatchesRegex;
 
 class LoggingTest : public ::testing::Test {
  protected:
-  Logger Make(LogLevel level, LogFormat format) {
-    return MakeLogger(level, format, std::make_shared<spdlog::sinks::ostream_sink_mt>(out_));
+  Logger Make(LogLines lines, spdlog::level::level_enum level = spdlog::level::info) {
+    return MakeStreamLogger(level, lines, out_);
   }
 
   std::ostringstream out_;
 };
 
 TEST_F(LoggingTest, WritesTextLinesWithUtcTimeAndLevel) {
-  Make(LogLevel::kInfo, LogFormat::kText)->info("serving on {}", "127.0.0.1:1");
+  Make(LogLines::kText)->info("serving on {}", "127.0.0.1:1");
   EXPECT_THAT(out_.str(),
               MatchesRegex("[0-9-]+T[0-9:]+\\.[0-9]+Z info    serving on 127\\.0\\.0\\.1:1\n"));
 }
 
 TEST_F(LoggingTest, WritesOneJsonObjectALine) {
-  const Logger logger = Make(LogLevel::kInfo, LogFormat::kJson);
+  const Logger logger = Make(LogLines::kJson);
   logger->warn("one");
   logger->error("two");
   std::istringstream lines(out_.str());
@@ -47,31 +48,42 @@ TEST_F(LoggingTest, WritesOneJsonObjectALine) {
 
 TEST_F(LoggingTest, EscapesWhateverAMessageHolds) {
   const std::string message = "quote \" backslash \\ newline \n tab \t percent %v brace {} \x01 ü";
-  Make(LogLevel::kInfo, LogFormat::kJson)->info("{}", message);
+  Make(LogLines::kJson)->info("{}", message);
   const std::string line = out_.str();
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   EXPECT_EQ(nlohmann::json::parse(line)["message"], message);
 }
 
 TEST_F(LoggingTest, ReplacesBytesThatAreNotUtf8) {
-  Make(LogLevel::kInfo, LogFormat::kJson)->info("{}", "a\xff\xfe");
+  Make(LogLines::kJson)->info("{}", "a\xff\xfe");
   EXPECT_EQ(nlohmann::json::parse(out_.str())["message"], "a\uFFFD\uFFFD");
 }
 
 TEST_F(LoggingTest, LeavesLessSevereLinesOut) {
-  const Logger logger = Make(LogLevel::kWarning, LogFormat::kText);
+  const Logger logger = Make(LogLines::kText, spdlog::level::warn);
   logger->info("no");
   EXPECT_EQ(out_.str(), "");
   logger->warn("yes");
   EXPECT_NE(out_.str(), "");
 }
 
+TEST(LineLimitTest, LetsSoManyThroughInEachWindowAndCountsTheRest) {
+  LineLimit limit(2, absl::Seconds(10));
+  const absl::Time start = absl::UnixEpoch();
+  EXPECT_EQ(limit.Take(start), 0);
+  EXPECT_EQ(limit.Take(start + absl::Seconds(1)), 0);
+  EXPECT_EQ(limit.Take(start + absl::Seconds(2)), std::nullopt);
+  EXPECT_EQ(limit.Take(start + absl::Seconds(9)), std::nullopt);
+  EXPECT_EQ(limit.Take(start + absl::Seconds(10)), 2);
+  EXPECT_EQ(limit.Take(start + absl::Seconds(11)), 0);
+  EXPECT_EQ(limit.Take(start + absl::Seconds(12)), std::nullopt);
+}
+
 TEST_F(LoggingTest, TakesWhatGrpcLogs) {
   grpc_init();
   // Outlives the test, as the route does.
   auto& out = *new std::ostringstream;
-  RouteGrpcLogs(MakeLogger(LogLevel::kInfo, LogFormat::kJson,
-                           std::make_shared<spdlog::sinks::ostream_sink_mt>(out)));
+  RouteGrpcLogs(MakeStreamLogger(spdlog::level::info, LogLines::kJson, out));
   gpr_log(GPR_ERROR, "something %d", 7);
   const nlohmann::json line = nlohmann::json::parse(out.str());
   EXPECT_EQ(line["level"], "error");

@@ -28,6 +28,11 @@ class TestRequest {
   explicit TestRequest(std::int64_t length = 2)
       : input_(RampTensor(length)), output_(*Tensor::Zeros(DType::kFloat32, input_.shape)) {}
 
+  // What was taken is answered, and the answer must find its request.
+  ~TestRequest() {
+    if (taken) done_.WaitForNotification();
+  }
+
   static Tensor RampTensor(std::int64_t length) {
     std::vector<float> values(static_cast<std::size_t>(length) * 4);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -44,7 +49,7 @@ class TestRequest {
 
   std::int64_t flops() const { return Problem().flops(); }
 
-  // The request may be submitted once. It must outlive its answer.
+  // The request may be taken by a scheduler once.
   std::unique_ptr<AttentionTask> Task(const Clock& clock) {
     auto task = std::make_unique<AttentionTask>(AttentionTask{.problem = Problem()});
     task->priority = priority;
@@ -83,6 +88,7 @@ class TestRequest {
   absl::Time deadline = absl::InfiniteFuture();
   std::int64_t message_bytes = 100;
   std::function<void()> on_done;  // called before the answer counts as given
+  bool taken = false;  // by a scheduler
   bool allocated = false;
   int answers = 0;
 
@@ -104,14 +110,18 @@ class Plug {
     };
   }
 
+  ~Plug() {
+    if (!let_go_.HasBeenNotified()) LetGo();
+  }
+
   TestRequest& request() { return request_; }
   void WaitUntilComputing() const { computing_.WaitForNotification(); }
   void LetGo() { let_go_.Notify(); }
 
  private:
-  TestRequest request_;
   absl::Notification computing_;
   absl::Notification let_go_;
+  TestRequest request_;  // goes first, once it is answered
 };
 
 class SchedulerTest : public testing::Test {
@@ -132,6 +142,7 @@ class SchedulerTest : public testing::Test {
     absl::StatusOr<TaskId> id = scheduler_->Submit(task);
     // Ownership changes hands with success, and only with it.
     EXPECT_EQ(task == nullptr, id.ok());
+    request.taken = id.ok();
     return id;
   }
 

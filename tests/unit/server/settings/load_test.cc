@@ -239,8 +239,14 @@ TEST_F(LoadSettingsTest, ChecksValuesThatAStrongerSourceHides) {
             "ATTEND_THREADS: \"many\" is not a whole number; write digits only");
 }
 
-TEST_F(LoadSettingsTest, RefusesAFlagGivenTwiceOrWithoutItsValue) {
-  EXPECT_THAT(ErrorOf({"--threads", "1", "--threads", "2"}), HasSubstr("--threads"));
+TEST_F(LoadSettingsTest, RefusesAFlagGivenTwice) {
+  for (const Args& args : {Args{"--threads", "1", "--threads", "2"}, Args{"--warm", "--warm=false"},
+                           Args{"--config", File(""), "--config", File("")}}) {
+    EXPECT_EQ(ErrorOf(args), args.front() + ": is given twice; remove one of them");
+  }
+}
+
+TEST_F(LoadSettingsTest, RefusesAFlagWithoutItsValue) {
   EXPECT_THAT(ErrorOf({"--threads"}), HasSubstr("--threads"));
 }
 

@@ -1,0 +1,104 @@
+// Makes ThreadSanitizer see Abseil's mutex, so that what it guards is checked and not reported.
+//
+// Debian builds Abseil without TSan, so a lock taken there orders nothing in TSan's eyes, and all
+// that is guarded by one looks like a race. The functions here stand before those of the library,
+// in every program of a TSan build, for our calls and for those of gRPC and of Abseil itself: each
+// calls the library's and tells TSan what it did. No other build contains this file.
+#include <bit>
+#include <cstddef>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <sanitizer/tsan_interface.h>
+
+#include "absl/synchronization/mutex.h"
+
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+}
+
+namespace {
+
+// Abseil's own definition of a method that this file defines.
+template <typename Method>
+Method Next(Method own) {
+  // A pointer to a method that is not virtual, in the C++ ABI of Linux.
+  struct Parts {
+    void* address;
+    std::ptrdiff_t adjustment;
+  };
+  Parts parts = std::bit_cast<Parts>(own);
+  Dl_info info;
+  if (dladdr(parts.address, &info) == 0 || info.dli_sname == nullptr) std::abort();
+  parts.address = dlsym(RTLD_NEXT, info.dli_sname);
+  if (parts.address == nullptr) std::abort();
+  return std::bit_cast<Method>(parts);
+}
+
+}  // namespace
+
+namespace absl {
+ABSL_NAMESPACE_BEGIN
+
+void Mutex::Lock() {
+  static const auto next = Next(&Mutex::Lock);
+  (this->*next)();
+  __tsan_acquire(this);
+}
+
+void Mutex::Unlock() {
+  static const auto next = Next(&Mutex::Unlock);
+  __tsan_release(this);
+  (this->*next)();
+}
+
+bool Mutex::TryLock() {
+  static const auto next = Next(&Mutex::TryLock);
+  const bool locked = (this->*next)();
+  if (locked) __tsan_acquire(this);
+  return locked;
+}
+
+void Mutex::ReaderLock() {
+  static const auto next = Next(&Mutex::ReaderLock);
+  (this->*next)();
+  __tsan_acquire(this);
+}
+
+void Mutex::ReaderUnlock() {
+  static const auto next = Next(&Mutex::ReaderUnlock);
+  __tsan_release(this);
+  (this->*next)();
+}
+
+// Of Await, AwaitWithTimeout and AwaitWithDeadline.
+bool Mutex::AwaitCommon(const Condition& condition,
+                        synchronization_internal::KernelTimeout timeout) {
+  static const auto next = Next(&Mutex::AwaitCommon);
+  __tsan_release(this);
+  const bool held = (this->*next)(condition, timeout);
+  __tsan_acquire(this);
+  return held;
+}
+
+// Of Wait, WaitWithTimeout and WaitWithDeadline.
+bool CondVar::WaitCommon(Mutex* mutex, synchronization_internal::KernelTimeout timeout) {
+  static const auto next = Next(&CondVar::WaitCommon);
+  __tsan_release(mutex);
+  const bool timed_out = (this->*next)(mutex, timeout);
+  __tsan_acquire(mutex);
+  return timed_out;
+}
+
+// Whoever unlocks a mutex evaluates the conditions of those that wait for it, still holding it but
+// after Unlock above has told TSan of its release.
+bool Condition::Eval() const {
+  static const auto next = Next(&Condition::Eval);
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  const bool holds = (this->*next)();
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  return holds;
+}
+
+ABSL_NAMESPACE_END
+}  // namespace absl
