@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kRelativeBound = 2e-6;
 constexpr double kScoreSizeCovered = 8;
+constexpr double kScoreRounding = 0x1p-23;
 constexpr double kBFloat16Rounding = 0x1p-8;
 constexpr double kFloat16Rounding = 0x1p-11;
 constexpr double kFloat16SmallestRounding = 0x1p-25;
@@ -67,7 +68,12 @@ double ScoreSize(const ReferenceRow& row) {
 }
 
 double RelativeBound(const AttentionProblem& problem, const ReferenceRow& row) {
-  const double bound = kRelativeBound * std::max(1.0, ScoreSize(row) / kScoreSizeCovered);
+  double bound = kRelativeBound;
+  const double size = ScoreSize(row);
+  if (size > kScoreSizeCovered) {
+    const double growth = std::sqrt(static_cast<double>(problem.head_dim()));
+    bound = std::max(bound, kScoreRounding * size * growth);
+  }
   return problem.dtype() == DType::kBFloat16 ? bound + kBFloat16Rounding : bound;
 }
 

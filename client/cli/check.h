@@ -23,12 +23,13 @@ struct CheckReport {
 // Compares output, and LSE where present, element by element, with the definition of
 // attention_problem.h computed in float64.
 //
-// The bound of an output element is r * sum_j w_j |v_j| + u_out * |o|, where
-//   r = 2e-6 * max(1, S / 8), plus 2^-8 for bfloat16 inputs, whose weights may be rounded to it; S
-//   is the row's largest score in magnitude: 2e-6 allows four float32 roundings of scores up to 8,
-//   and the rounding of a score grows with its size; u_out is the rounding of the output's dtype: 0
-//   for FLOAT32 (it is part of r), 2^-8 for BFLOAT16, 2^-11 for FLOAT16 (or 2^-25 in all, below its
-//   normal numbers).
+// The bound of an output element is r * sum_j w_j |v_j| + u_out * |o|.
+// r is 2e-6 while the row's largest score S, in magnitude, is at most 8; past it the larger of 2e-6
+// and 2^-23 * S * sqrt(head_dim): the score and its distance from the row's maximum are each
+// rounded to float32, and over the head_dim terms of a product such errors add up as the square
+// root of their number. bfloat16 inputs add 2^-8, since their weights may be rounded to bfloat16.
+// u_out is the rounding of the output's dtype: 0 for FLOAT32 (it is part of r), 2^-8 for BFLOAT16,
+// 2^-11 for FLOAT16 (and at least 2^-25 in all, for what is below its normal numbers).
 // The bound of an LSE is r * max(1, |LSE|).
 //
 // Errors: INVALID_ARGUMENT for a problem that is none, or a result of another shape than asked for.

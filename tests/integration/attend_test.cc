@@ -219,6 +219,21 @@ TEST_F(AttendTest, WorkedExampleOfOneCausalStep) {
       ElementsAre(FloatNear(0.2119f, 5e-5f), FloatNear(0.2119f, 5e-5f), FloatNear(0.5761f, 5e-5f)));
 }
 
+// The worked example of the simplest self-attention: query, key and value are the tokens.
+TEST_F(AttendTest, WorkedExampleOfSelfAttention) {
+  const std::vector<float> tokens = {1, .5f, .2f, .8f, .3f, 1.2f, .6f, .4f, .9f, .1f, 1.1f, .7f};
+  v1::AttendRequest request;
+  for (v1::Tensor* tensor :
+       {request.mutable_query(), request.mutable_key(), request.mutable_value()}) {
+    *tensor = FloatTensor({1, 1, 3, 4}, tokens);
+  }
+  request.mutable_options()->set_scale(1);
+  request.mutable_options()->set_causal(true);
+  const std::vector<float> want = {1,        .5f,      .2f,      .8f,      .530719f, .969281f,
+                                   .468160f, .531840f, .821989f, .393607f, .781143f, .673902f};
+  EXPECT_THAT(FloatsOf(Answer(request).output()), ::testing::Pointwise(FloatNear(1e-6f), want));
+}
+
 TEST_F(AttendTest, MessagesOfMoreThan4MiBBothWays) {  // B1
   const v1::AttendRequest request = RandomRequest({.batch = 1,
                                                    .query_heads = 64,

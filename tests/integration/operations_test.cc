@@ -113,6 +113,18 @@ TEST(HealthTest, DrainSaysNotServingFirstAndServesOn) {
   }
 }
 
+// A watch has no end of its own; the server must end it, long before it loses patience.
+TEST(ShutdownTest, OpenWatchesDoNotHoldItUp) {  // B49
+  const auto server = ServerProcess::Start({"--drain-timeout", "1h"});
+  ASSERT_NE(server, nullptr);
+  HealthWatch watch(NewChannel(server->tcp_target()), kService);
+  EXPECT_EQ(watch.Next(), HealthCheckResponse::SERVING);
+  server->process().Signal(SIGTERM);
+  EXPECT_EQ(watch.Next(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(watch.Next(), HealthCheckResponse::UNKNOWN) << "expected the end of the stream";
+  EXPECT_EQ(server->process().WaitForExit(), 0) << server->process().Stderr();
+}
+
 TEST(ShutdownTest, SigtermAndSigintExitWithSuccess) {
   for (const int signal : {SIGTERM, SIGINT}) {
     const auto server = ServerProcess::Start({"--drain-grace", "10ms"});
