@@ -88,7 +88,7 @@ class TestRequest {
   absl::Time deadline = absl::InfiniteFuture();
   std::int64_t message_bytes = 100;
   std::function<void()> on_done;  // called before the answer counts as given
-  bool taken = false;  // by a scheduler
+  bool taken = false;             // by a scheduler
   bool allocated = false;
   int answers = 0;
 
