@@ -14,7 +14,7 @@ set -eu
 build_packages="
   g++ cmake ninja-build
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
-  libdnnl-dev libhwy-dev libtbb-dev libabsl-dev
+  libdnnl-dev ocl-icd-opencl-dev libhwy-dev libtbb-dev libabsl-dev
   libspdlog-dev prometheus-cpp-dev libcivetweb-dev libcli11-dev nlohmann-json3-dev
   libssl-dev libc-ares-dev libre2-dev zlib1g-dev"
 test_packages="
