@@ -40,6 +40,11 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheck
     Finish(status);
   }
 
+  // Tells the compiler that the service, whose mutex is held, is this watcher's.
+  void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK(service_.mutex_) {
+    service_.mutex_.AssertHeld();
+  }
+
   const std::string& name() const { return name_; }
 
  private:
@@ -90,6 +95,7 @@ void HealthService::Shutdown() {
   shut_down_ = true;
   TellWatchers();
   for (Watcher* watcher : watchers_) {
+    watcher->AssertLocked();
     watcher->FinishOnce(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server is shutting down"));
   }
 }
@@ -100,7 +106,10 @@ HealthService::ServingStatus HealthService::StatusOf(const std::string& service)
 }
 
 void HealthService::TellWatchers() {
-  for (Watcher* watcher : watchers_) watcher->Tell(StatusOf(watcher->name()));
+  for (Watcher* watcher : watchers_) {
+    watcher->AssertLocked();
+    watcher->Tell(StatusOf(watcher->name()));
+  }
 }
 
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
@@ -123,6 +132,7 @@ grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
   auto* const watcher = new Watcher(*this, request->service());
   absl::MutexLock lock(&mutex_);
   watchers_.insert(watcher);
+  watcher->AssertLocked();
   if (shut_down_) {
     watcher->FinishOnce(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server is shutting down"));
   } else {

@@ -1,7 +1,7 @@
 #include "server/process/stop_signals.h"
 
+#include <csignal>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "absl/synchronization/notification.h"
