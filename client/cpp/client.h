@@ -71,6 +71,7 @@ struct ServerLimits {
   std::int64_t max_score_elements = 0;
   std::int64_t max_queued_requests = 0;
   std::int64_t max_streams_per_connection = 0;
+  std::int64_t max_queued_bytes = 0;  // messages and working memory, over all callers
 };
 
 struct ServerInfo {

@@ -200,7 +200,8 @@ v1::ServerInfo ServerProcess::Info() const {
                          .limits = settings_.limits,
                          .max_message_bytes = settings_.max_message_bytes,
                          .max_queued_requests = settings_.max_queued_requests,
-                         .max_streams_per_connection = settings_.max_streams_per_connection});
+                         .max_streams_per_connection = settings_.max_streams_per_connection,
+                         .max_queued_bytes = settings_.max_queued_bytes});
 }
 
 }  // namespace attend
