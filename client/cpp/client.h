@@ -117,7 +117,7 @@ class CallHandle {
 // makes no sense. UNAVAILABLE where no server is reachable.
 class Client {
  public:
-  // Called exactly once for a call, on a thread of gRPC: do not block in it.
+  // Called exactly once for a call, on a thread of gRPC: do not block in it, and do not throw.
   using AttendCallback = std::function<void(absl::StatusOr<AttendResult>)>;
 
   // Does no input or output: the first call connects. INVALID_ARGUMENT names the option that is
