@@ -147,7 +147,11 @@ class Scheduler {
   // False once the scheduler is closed and nothing waits.
   bool WaitForBatch(Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
   void FillBatch(Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropExpired(Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
   void ComputeBatch(Batch& batch);
+  // Answers what is left of a batch for which memory ran short. To be called while nothing is
+  // computed.
+  void FailRunning() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status MakeJob(Entry& entry);
 
   bool ShouldStop(Entry& entry) const;

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "server/schedule/saturating_add.h"
 #include "server/schedule/scheduler.h"
 #include "server/schedule/scheduler_internal.h"
 
@@ -47,11 +48,34 @@ void Scheduler::FillBatch(Batch& batch) {
 
 void Scheduler::RunBatches() {
   pthread_setname_np(pthread_self(), "attend-batch");
-  for (Batch batch; WaitForBatch(batch); batch = Batch()) {
-    for (EntryPtr& entry : batch.expired) {
-      Drop(std::move(entry), absl::StatusCode::kDeadlineExceeded);
+  for (bool open = true; open;) {
+    Batch batch;
+    try {
+      open = WaitForBatch(batch);
+      DropExpired(batch);
+      if (!batch.entries.empty()) ComputeBatch(batch);
+    } catch (const std::bad_alloc&) {
+      DropExpired(batch);
+      FailRunning();
     }
-    if (!batch.entries.empty()) ComputeBatch(batch);
+  }
+}
+
+void Scheduler::DropExpired(Batch& batch) {
+  for (EntryPtr& entry : batch.expired) {
+    if (entry != nullptr) Drop(std::move(entry), absl::StatusCode::kDeadlineExceeded);
+  }
+}
+
+void Scheduler::FailRunning() {
+  const auto first_running = [this]() -> Entry* {
+    absl::MutexLock lock(&mutex_);
+    return running_requests_.empty() ? nullptr : running_requests_.begin()->second.get();
+  };
+  while (Entry* entry = first_running()) {
+    // One that never started to compute has waited until now.
+    entry->started = std::min(entry->started, clock_.Now());
+    Finish(entry, NoMemory());
   }
 }
 
