@@ -38,6 +38,9 @@ absl::Status CheckOptions(const SchedulerOptions& options) {
   if (options.max_queue_delay < absl::ZeroDuration()) {
     return InvalidField("max_queue_delay", "is negative; expected at least 0");
   }
+  if (options.max_priority_wait < absl::ZeroDuration()) {
+    return InvalidField("max_priority_wait", "is negative; expected at least 0");
+  }
   return absl::OkStatus();
 }
 

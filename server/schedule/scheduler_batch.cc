@@ -30,18 +30,31 @@ bool Scheduler::WaitForBatch(Batch& batch) {
   }
 }
 
+const Scheduler::Entry* Scheduler::NextPending(absl::Time now) const {
+  const Entry* first = nullptr;   // of the highest priority
+  const Entry* oldest = nullptr;  // of any
+  for (const EntryMap& pending : pending_requests_) {
+    if (pending.empty()) continue;
+    const Entry* entry = pending.begin()->second.get();
+    if (first == nullptr) first = entry;
+    if (oldest == nullptr || entry->id < oldest->id) oldest = entry;
+  }
+  const bool aged =
+      oldest != nullptr && now - oldest->task->arrival >= options_.max_priority_wait;
+  return aged ? oldest : first;
+}
+
 void Scheduler::FillBatch(Batch& batch) {
   std::int64_t flops = 0;
-  const auto is_empty = [](const EntryMap& pending) { return pending.empty(); };
+  const absl::Time now = clock_.Now();
   while (batch.entries.size() < static_cast<std::size_t>(options_.max_batch_requests)) {
-    const auto first =
-        std::find_if_not(pending_requests_.begin(), pending_requests_.end(), is_empty);
-    if (first == pending_requests_.end()) return;
-    flops = SaturatingAdd(flops, first->begin()->second->flops);
+    const Entry* next = NextPending(now);
+    if (next == nullptr) return;
+    flops = SaturatingAdd(flops, next->flops);
     const bool too_much = options_.max_batch_flops > 0 && flops > options_.max_batch_flops;
     if (too_much && !batch.entries.empty()) return;
     // The node moves as it is: nothing is allocated, so nothing can fail.
-    const auto running = running_requests_.insert(ExtractPending(first->begin()->first));
+    const auto running = running_requests_.insert(ExtractPending(next->id));
     batch.entries.push_back(running.position->second.get());
   }
 }

@@ -262,7 +262,10 @@ std::vector<SettingRow> ScheduleRows() {
        Ranged("max-queue-delay", kDuration, In(&Settings::max_queue_delay),
               {absl::ZeroDuration(), absl::Minutes(1)},
               "Time that a request waits for others to join its batch; 0 = takes what waits "
-              "already")});
+              "already"),
+       Ranged("max-priority-wait", kDuration, In(&Settings::max_priority_wait),
+              {absl::ZeroDuration(), absl::Hours(24)},
+              "Time after which a waiting request goes before all later ones of any priority")});
 }
 
 std::vector<SettingRow> DrainRows() {

@@ -294,6 +294,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"--max-queued-bytes=0", "--max-queued-bytes: 0 is out of range"},
         BadValue{"--max-batch-requests=0", "--max-batch-requests: 0 is out of range"},
         BadValue{"--max-batch-flops=0", "--max-batch-flops: 0 is out of range"},
+        BadValue{"--max-priority-wait=-1s", "--max-priority-wait: \"-1s\" is not a duration"},
         BadValue{"--max-queue-delay=2", "--max-queue-delay: \"2\" is not a duration; write"},
         BadValue{"--max-queue-delay=2m", "--max-queue-delay: 2m is out of range; write a value"},
         BadValue{"--drain-grace=10s", "drain-grace: 10s leaves nothing of drain-timeout (10s)"},
