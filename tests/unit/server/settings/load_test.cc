@@ -292,6 +292,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"--max-streams-per-connection=0", "--max-streams-per-connection: 0 is out of"},
         BadValue{"--max-queued-requests=0", "--max-queued-requests: 0 is out of range"},
         BadValue{"--max-queued-bytes=0", "--max-queued-bytes: 0 is out of range"},
+        BadValue{"--max-queued-bytes=255MiB",
+                 "max-queued-bytes: 255MiB cannot hold one message of 256MiB; raise it"},
         BadValue{"--max-batch-requests=0", "--max-batch-requests: 0 is out of range"},
         BadValue{"--max-batch-flops=0", "--max-batch-flops: 0 is out of range"},
         BadValue{"--max-priority-wait=-1s", "--max-priority-wait: \"-1s\" is not a duration"},
