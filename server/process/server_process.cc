@@ -105,6 +105,7 @@ absl::Status ServerProcess::StartServing() {
       StartGrpcServer(settings_, {attention_service_.get(), &health_});
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
+  ready_file_.RemoveStale();  // nobody else listens where it says
   return absl::OkStatus();
 }
 

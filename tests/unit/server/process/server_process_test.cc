@@ -83,6 +83,17 @@ TEST_F(ServerProcessTest, WritesWhereItServes) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST_F(ServerProcessTest, LeavesTheReadyFileOfTheServerThatHoldsItsPort) {
+  const std::string path = folder_.PathOf("ready.json");
+  const std::string ready_flag = absl::StrCat("--ready-file=", path);
+  const auto process = MustStart({ready_flag});
+  ASSERT_NE(process, nullptr);
+  const auto second =
+      Start({ready_flag, absl::StrCat("--listen=", process->grpc_addresses().front())});
+  ASSERT_FALSE(second.ok());
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
 TEST_F(ServerProcessTest, StatusTellsSettingsAndState) {
   const auto process = MustStart({"--server-name=here"});
   ASSERT_NE(process, nullptr);
