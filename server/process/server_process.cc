@@ -47,7 +47,7 @@ std::string AddressWithPort(const std::string& text, int port) {
 ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
     : loaded_(loaded),
       logger_(std::move(logger)),
-      start_time_(absl::Now()),
+      start_time_(MonotonicClock().Now()),
       ready_file_(settings_.ready_file),
       executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
       engine_(executor_.num_threads()),
@@ -57,7 +57,7 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
 ServerProcess::~ServerProcess() {
   if (grpc_.server != nullptr && state_ != State::kDraining) {
     Hurry();
-    Drain(absl::Now());
+    Drain(clock_.Now());
   }
 }
 
@@ -138,22 +138,22 @@ void ServerProcess::Drain(absl::Time deadline) {
 
 void ServerProcess::WaitForGrace(absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithDeadline(absl::Condition(&hurried_),
-                           std::min(deadline, absl::Now() + settings_.drain_grace));
+  clock_.AwaitUntil(mutex_, absl::Condition(&hurried_),
+                    std::min(deadline, clock_.Now() + settings_.drain_grace));
 }
 
 void ServerProcess::FinishCalls(absl::Time deadline) {
   // Refuses new calls at once, and returns when the last has been answered. It never returns while
   // a call has no answer, whatever its deadline: the scheduler sees to that below.
   std::thread closer([this, deadline] {
-    grpc_.server->Shutdown(absl::ToChronoTime(deadline));
+    grpc_.server->Shutdown(absl::ToChronoTime(absl::Now() + (deadline - clock_.Now())));
     absl::MutexLock lock(&mutex_);
     calls_done_ = true;
   });
   {
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithDeadline(absl::Condition(this, &ServerProcess::CallsDoneOrHurried),
-                             deadline - kAnswerTime);
+    clock_.AwaitUntil(mutex_, absl::Condition(this, &ServerProcess::CallsDoneOrHurried),
+                      deadline - kAnswerTime);
   }
   scheduler_->Shutdown(clock_.Now());
   closer.join();
@@ -187,7 +187,7 @@ std::string ServerProcess::StatusJson() const {
       {"server", settings_.server_name},
       {"version", ATTEND_VERSION},
       {"state", reason.empty() ? "serving" : reason},
-      {"uptime_seconds", absl::ToDoubleSeconds(absl::Now() - start_time_)},
+      {"uptime_seconds", absl::ToDoubleSeconds(clock_.Now() - start_time_)},
       {"cpu_target", CpuTarget()},
       {"compute_threads", executor_.num_threads()},
       {"settings", settings}};
