@@ -98,6 +98,7 @@ absl::Status ServerProcess::StartServing() {
       AttentionServiceOptions{.scheduler = scheduler_.get(),
                               .metrics = &metrics_,
                               .clock = &clock_,
+                              .logger = logger_,
                               .limits = settings_.limits,
                               .max_message_bytes = settings_.max_message_bytes,
                               .info = Info()});

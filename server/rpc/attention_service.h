@@ -8,6 +8,7 @@
 #include "attend/v1/attention.grpc.pb.h"
 #include "attend/v1/attention.pb.h"
 #include "core/base/attention_problem.h"
+#include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/schedule/clock.h"
 #include "server/schedule/scheduler.h"
@@ -19,6 +20,7 @@ struct AttentionServiceOptions {
   Scheduler* scheduler = nullptr;
   Metrics* metrics = nullptr;
   Clock* clock = nullptr;  // the scheduler's
+  Logger logger;           // must not be null either
   // What a request may hold at most.
   AttentionLimits limits;
   // Of a request or response message, as the gRPC server was given it.

@@ -287,7 +287,7 @@ std::vector<SettingRow> LogRows() {
                                            {"info", LogLevel::kInfo},
                                            {"warning", LogLevel::kWarning},
                                            {"error", LogLevel::kError}},
-                         "Least severe lines to log; each request is a line at debug alone"),
+                         "Least severe lines to log; each Attend call is a line at debug alone"),
                   Choice("log-format", &Settings::log_format,
                          Choices<LogFormat>{{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
                          "Shape of the lines on stderr")});
