@@ -29,10 +29,10 @@ struct AttentionServiceOptions {
   v1::ServerInfo info;
 };
 
-// Attend and GetServerInfo; AttendStream and Estimate answer UNIMPLEMENTED. Handlers never block:
-// a call is checked and submitted on gRPC's thread, and finished from the thread that computed it.
-// Each call finishes once, whatever becomes of it, also while the scheduler shuts down.
-// Thread-safety: safe from any thread.
+// Attend and GetServerInfo; AttendStream and Estimate answer UNIMPLEMENTED, and are counted.
+// Handlers never block: a call is checked and submitted on gRPC's thread, and finished from the
+// thread that computed it. Each call finishes once, whatever becomes of it, also while the
+// scheduler shuts down. Thread-safety: safe from any thread.
 class AttentionService final : public v1::AttentionService::CallbackService {
  public:
   explicit AttentionService(AttentionServiceOptions options);
@@ -45,7 +45,16 @@ class AttentionService final : public v1::AttentionService::CallbackService {
                                           const v1::GetServerInfoRequest* request,
                                           v1::ServerInfo* response) override;
 
+  grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse>* AttendStream(
+      grpc::CallbackServerContext* context) override;
+
+  grpc::ServerUnaryReactor* Estimate(grpc::CallbackServerContext* context,
+                                     const v1::AttendRequest* request, v1::Cost* response) override;
+
  private:
+  // Counts a call of a method that is not offered, and returns its answer.
+  grpc::Status NotOffered(Method method, const char* name) const;
+
   const AttentionServiceOptions options_;
 };
 

@@ -39,8 +39,7 @@ const Scheduler::Entry* Scheduler::NextPending(absl::Time now) const {
     if (first == nullptr) first = entry;
     if (oldest == nullptr || entry->id < oldest->id) oldest = entry;
   }
-  const bool aged =
-      oldest != nullptr && now - oldest->task->arrival >= options_.max_priority_wait;
+  const bool aged = oldest != nullptr && now - oldest->task->arrival >= options_.max_priority_wait;
   return aged ? oldest : first;
 }
 

@@ -360,10 +360,9 @@ absl::Status CheckTogether(const Settings& settings) {
                      "; raise it, or lower max-message-bytes"));
   }
   if (settings.max_queued_bytes < settings.max_message_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max-queued-bytes: ", FormatSize(settings.max_queued_bytes),
-                     " cannot hold one message of ", FormatSize(settings.max_message_bytes),
-                     "; raise it, or lower max-message-bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max-queued-bytes: ", FormatSize(settings.max_queued_bytes), " cannot hold one message of ",
+        FormatSize(settings.max_message_bytes), "; raise it, or lower max-message-bytes"));
   }
   if (settings.drain_grace >= settings.drain_timeout) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -110,9 +110,15 @@ TEST_F(AttentionServiceTest, NamesWhatItDoesNotOffer) {
 
   grpc::ClientContext estimate;
   v1::Cost cost;
-  EXPECT_EQ(stub_->Estimate(&estimate, Request(), &cost).error_code(), StatusCode::UNIMPLEMENTED);
+  const grpc::Status no_estimate = stub_->Estimate(&estimate, Request(), &cost);
+  EXPECT_EQ(no_estimate.error_code(), StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(no_estimate.error_message(), testing::HasSubstr("Estimate is not offered"));
+  EXPECT_EQ(Requests("UNIMPLEMENTED", "Estimate"), "1");
   grpc::ClientContext stream;
-  EXPECT_EQ(stub_->AttendStream(&stream)->Finish().error_code(), StatusCode::UNIMPLEMENTED);
+  const grpc::Status no_stream = stub_->AttendStream(&stream)->Finish();
+  EXPECT_EQ(no_stream.error_code(), StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(no_stream.error_message(), testing::HasSubstr("AttendStream is not offered"));
+  EXPECT_EQ(Requests("UNIMPLEMENTED", "AttendStream"), "1");
 }
 
 TEST_F(AttentionServiceTest, RefusesAnAnswerThatNoMessageCanHold) {

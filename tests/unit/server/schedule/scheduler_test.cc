@@ -344,14 +344,13 @@ TEST_P(BadOptionsTest, AreRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadOptionsTest,
-    testing::Values(std::pair(SchedulerOptions{.max_queued_requests = 0}, "max_queued_requests"),
-                    std::pair(SchedulerOptions{.max_queued_bytes = 0}, "max_queued_bytes"),
-                    std::pair(SchedulerOptions{.max_batch_requests = 0}, "max_batch_requests"),
-                    std::pair(SchedulerOptions{.max_batch_flops = -1}, "max_batch_flops"),
-                    std::pair(SchedulerOptions{.max_queue_delay = -absl::Seconds(1)},
-                              "max_queue_delay"),
-                    std::pair(SchedulerOptions{.max_priority_wait = -absl::Seconds(1)},
-                              "max_priority_wait")),
+    testing::Values(
+        std::pair(SchedulerOptions{.max_queued_requests = 0}, "max_queued_requests"),
+        std::pair(SchedulerOptions{.max_queued_bytes = 0}, "max_queued_bytes"),
+        std::pair(SchedulerOptions{.max_batch_requests = 0}, "max_batch_requests"),
+        std::pair(SchedulerOptions{.max_batch_flops = -1}, "max_batch_flops"),
+        std::pair(SchedulerOptions{.max_queue_delay = -absl::Seconds(1)}, "max_queue_delay"),
+        std::pair(SchedulerOptions{.max_priority_wait = -absl::Seconds(1)}, "max_priority_wait")),
     [](const auto& param_info) { return param_info.param.second; });
 
 }  // namespace
