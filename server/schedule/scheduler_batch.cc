@@ -52,7 +52,8 @@ void Scheduler::FillBatch(Batch& batch) {
     flops = SaturatingAdd(flops, next->flops);
     const bool too_much = options_.max_batch_flops > 0 && flops > options_.max_batch_flops;
     if (too_much && !batch.entries.empty()) return;
-    // The node moves as it is: nothing is allocated, so nothing can fail.
+    // The node moves as it is, so the entry is always in one of the maps: FailRunning finds it
+    // where memory for `entries` runs short.
     const auto running = running_requests_.insert(ExtractPending(next->id));
     batch.entries.push_back(running.position->second.get());
   }
