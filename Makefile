@@ -48,7 +48,7 @@ demo: deps ## build, start a server, compute with the client, show the server's 
 bench: deps ## measure the kernel against this machine's peak, into build/bench/core.json
 	@$(MAKE) --no-print-directory PRESET=release build
 	@mkdir -p build/bench
-	-@build/release/tests/bench/attend-bench --json build/bench/core.json
+	@build/release/tests/bench/attend-bench --json build/bench/core.json
 
 format: ## rewrite the sources in the house style
 	@deploy/install-deps.sh --only format
@@ -59,11 +59,11 @@ format-check: ## fail if `make format` would change anything
 	@$(CLANG_FORMAT) --dry-run -Werror $(sources)
 	@echo 'format-check: $(words $(sources)) files are in the house style'
 
-lint: layering wire-check ## clang-tidy, layers, wire compatibility
+lint: layering wire-check ## clang-tidy, layers, wire compatibility (FILES=regex: only those files)
 	@deploy/install-deps.sh --only build,test,lint
 	@cmake --preset lint
 	@cmake --build --preset lint
-	@deploy/lint.sh build/lint
+	@deploy/lint.sh build/lint $(FILES)
 
 layering: ## check that every include points down the layers
 	@$(PYTHON) -B tests/checks/layering_check.py .

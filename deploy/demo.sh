@@ -35,7 +35,7 @@ print(found[0] if isinstance(found, list) else found)' "$work/ready.json" "$1"
 }
 
 echo "== attend-server, on free ports of this host"
-"$build/server/process/attend-server" --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
+"$build/bin/attend-server" --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
   --ready-file "$work/ready.json" >"$work/server.log" 2>&1 &
 server_pid=$!
 tries=0
@@ -51,7 +51,7 @@ echo "gRPC on $grpc, metrics on http://$admin/metrics"
 
 echo
 echo "== attend demo"
-"$build/client/cli/attend" --server "$grpc" demo --metrics-url "$admin"
+"$build/bin/attend" --server "$grpc" demo --metrics-url "$admin"
 
 echo
 echo "== stopping the server"

@@ -55,9 +55,10 @@ std::string CpuTarget() { return SimdTarget(); }
 absl::Status CheckSupported(const AttentionProblem&) { return absl::OkStatus(); }
 
 std::int64_t WorkingBytes(const AttentionProblem& problem) {
-  return static_cast<std::int64_t>(sizeof(float)) *
-         (GatheredRows::FloatsNeeded(problem, &AttentionItem::key) +
-          GatheredRows::FloatsNeeded(problem, &AttentionItem::value));
+  // What a job and its problem keep for each item: generously, the item and its sources' views.
+  constexpr auto kBytesPerItem = static_cast<std::int64_t>(4 * sizeof(AttentionItem));
+  return problem.batch() * kBytesPerItem + GatheredRows::BytesNeeded(problem, &AttentionItem::key) +
+         GatheredRows::BytesNeeded(problem, &AttentionItem::value);
 }
 
 namespace {

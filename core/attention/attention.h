@@ -59,8 +59,8 @@ struct AttentionOutputs {
 struct AttentionJobHooks {
   // Asked before each tile, from any worker; true = compute nothing more. May be empty.
   std::function<bool()> should_stop;
-  // Called once at the end: OK, CANCELLED (should_stop was true, outputs are unspecified), or
-  // INTERNAL. May destroy the job. May be empty.
+  // Called once at the end: OK, or with the outputs unspecified CANCELLED (should_stop was true),
+  // RESOURCE_EXHAUSTED (no memory for scratch) or INTERNAL. May destroy the job. May be empty.
   std::function<void(absl::Status)> on_finished;
 };
 
@@ -70,17 +70,27 @@ struct AttentionJobHooks {
 // Shapes: as AttentionProblem. DType and accumulation: products are taken in float32 (bfloat16 and
 // float16 are converted while gathering); scores, softmax and sums are float32; one rounding to the
 // output's dtype at the end.
-// Accuracy, float32, unit-variance inputs, per component: |o - o*| <= 2e-6 * sum_j w_j |v_j|.
+// Accuracy, per component, before the rounding to the output's dtype:
+//   |o - o*| <= e * sum_j w_j |v_j|, with e = 2e-6 for unit-variance inputs.
+// For larger scores, in the worst case, e = 2e-6 + 2 (d + 3) 2^-24 max_j s_j: s_j, that is
+// |scale| sum_k |q_k| |k_k|, bounds what a dot product of d terms can lose, and both a score and
+// the maximum lose it. core/attention/README.md derives it. Range: a row's weighted values are
+// summed before they are divided by the sum of its weights, so kv_len * max_j |v_j| must stay below
+// 2^128.
+//
 // Deterministic: bit-identical on one CPU target and build, whatever the thread count, the batch or
 // the neighbours.
+//
 // Memory: WorkingBytes(problem), and per worker a fixed scratch of a few MiB.
+//
 // Errors: UNIMPLEMENTED as CheckSupported; RESOURCE_EXHAUSTED if memory cannot be had.
 absl::StatusOr<std::unique_ptr<TileJob>> MakeAttentionJob(AttentionEngine& engine,
                                                           const AttentionProblem& problem,
                                                           const AttentionOutputs& outputs,
                                                           AttentionJobHooks hooks);
 
-// Bytes that a job holds while it lives: its gathered keys and values.
+// Bytes that a job and its problem hold while they live: gathered keys and values, and what is kept
+// for each item.
 std::int64_t WorkingBytes(const AttentionProblem& problem);
 
 // Runs one problem and waits. Errors as MakeAttentionJob.

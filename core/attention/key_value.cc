@@ -72,14 +72,22 @@ GatheredRows::GatheredRows(const AttentionProblem& problem, TensorView Attention
   padded_dim_ = RoundUp(dim_, kDimStep);
 }
 
-std::int64_t GatheredRows::FloatsNeeded(const AttentionProblem& problem,
-                                        TensorView AttentionItem::*which) {
-  std::int64_t floats = 0;
-  for (const TensorView& view : SourceViews(problem, which)) {
-    floats +=
-        problem.kv_heads() * RoundUp(view.shape[1], kKeyStep) * RoundUp(view.shape[2], kDimStep);
+std::int64_t GatheredRows::BytesNeeded(const AttentionProblem& problem,
+                                       TensorView AttentionItem::*which) {
+  std::int64_t sum = 0;
+  std::int64_t longest = 0;
+  for (const AttentionItem& item : problem.items()) {
+    const TensorView& view = item.*which;
+    const std::int64_t length = RoundUp(view.shape[1], kKeyStep);
+    const std::int64_t row_bytes =
+        RoundUp(view.shape[2], kDimStep) * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t unit_bytes =
+        RoundUp(length, kRowsPerUnit) / kRowsPerUnit * static_cast<std::int64_t>(sizeof(Unit));
+    const std::int64_t bytes = problem.kv_heads() * (length * row_bytes + unit_bytes);
+    sum += bytes;
+    longest = std::max(longest, bytes);
   }
-  return floats;
+  return ItemsShare(problem, which) ? longest : sum;
 }
 
 bool GatheredRows::Allocate() {

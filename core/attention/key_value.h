@@ -51,8 +51,9 @@ class GatheredRows : public RowReader {
   // `which` is &AttentionItem::key or &AttentionItem::value. `problem` must outlive it.
   GatheredRows(const AttentionProblem& problem, TensorView AttentionItem::*which);
 
-  static std::int64_t FloatsNeeded(const AttentionProblem& problem,
-                                   TensorView AttentionItem::*which);
+  // Bytes that the gathered rows of a problem take.
+  static std::int64_t BytesNeeded(const AttentionProblem& problem,
+                                  TensorView AttentionItem::*which);
 
   // False if memory could not be had.
   bool Allocate();

@@ -27,6 +27,8 @@ bool IsPlain(const AttentionProblem& problem) {
          problem.scale() > kSmallestFoldedScale && problem.scale() < kLargestFoldedScale;
 }
 
+absl::Status GivenUp() { return absl::CancelledError("the request was given up"); }
+
 }  // namespace
 
 std::int64_t QueryTileRows(std::int64_t rows) { return rows <= 16 ? 16 : kMaxQueryTile; }
@@ -86,9 +88,7 @@ absl::Status TileKernel::Run() {
   PackQueries();
   bool first = true;
   for (std::int64_t key = keys_.begin; key < keys_.end;) {
-    if (context_.should_stop && context_.should_stop()) {
-      return absl::CancelledError("the request was given up");
-    }
+    if (ShouldStop()) return GivenUp();
     const std::int64_t count = std::min(kMaxKeyTile, RoundUp(keys_.end - key, kKeyStep));
     if (!BlocksExclude(key, count)) {
       absl::Status status = RunKeyTile(key, count, first);
@@ -99,9 +99,16 @@ absl::Status TileKernel::Run() {
   }
   if (first) std::fill_n(scratch_.output.data(), num_rows_ * value_dim_, 0.0f);
   for (std::int64_t r = 0; r < num_rows_; ++r) Normalize(rows_[r]);
+  for (std::int64_t r = 0; r < num_rows_; ++r) {
+    ScaleRows(&rows_[r].inverse, 1, value_dim_, scratch_.output.data() + r * value_dim_);
+  }
+  absl::Status status = AddNonFiniteValues();
+  if (!status.ok()) return status;
   StoreRows();
   return StoreDetails();
 }
+
+bool TileKernel::ShouldStop() const { return context_.should_stop && context_.should_stop(); }
 
 void TileKernel::PackQueries() {
   for (std::int64_t r = 0; r < tile_rows_; ++r) {
@@ -154,6 +161,10 @@ void TileKernel::RescoreNonFiniteKeys(std::int64_t first_key, std::int64_t count
   float* key = scratch_.row.data();
   const std::int64_t last = std::min(first_key + count, item_.kv_len);
   for (std::int64_t j = first_key; j < last; ++j) {
+    if (j % kKeyStep == 0 && !context_.keys.AnyNonFinite(item_index_, kv_head_, j, kKeyStep)) {
+      j += kKeyStep - 1;
+      continue;
+    }
     context_.keys.LoadOriginal(item_index_, kv_head_, j, key);
     if (std::all_of(key, key + head_dim_, [](float k) { return std::isfinite(k); })) continue;
     for (std::int64_t r = 0; r < num_rows_; ++r) {
@@ -221,6 +232,7 @@ bool TileKernel::BlocksExclude(std::int64_t first_key, std::int64_t count) const
 void TileKernel::BuildBias(const Row& row, std::int64_t first_key, Columns columns,
                            float* bias) const {
   const std::int64_t count = columns.end - columns.begin;
+  if (count == 0) return;
   const std::int64_t key = first_key + columns.begin;
   float* out = bias + columns.begin;
   std::fill(out, out + count, 0.0f);
@@ -263,55 +275,49 @@ bool TileKernel::Visible(const Row& row, std::int64_t key) const {
 // Settles the row's denominator, and its maximum in logits.
 void TileKernel::Normalize(Row& row) {
   if (row.state.maximum == -kInfinity && !row.sees_any) return;  // inverse 0: zeros
-  if (row.state.maximum == -kInfinity) row.state.sum = kNan;
   if (plain_) row.state.maximum *= problem_.scale();
+  if (!std::isfinite(row.state.maximum)) row.state.sum = kNan;  // an infinite score
   // In double: a sink far above the scores may overflow float, and then the weights are 0.
   const double sink = std::exp(static_cast<double>(problem_.sink(row.head)) - row.state.maximum);
   row.inverse = static_cast<float>(1.0 / (row.state.sum + sink));
 }
 
+// Values that are not finite took part in the product as zeros: adds them to the rows, already
+// normalised, that see them. A weight is positive, so it makes of an infinity an infinity.
+absl::Status TileKernel::AddNonFiniteValues() {
+  float* value = scratch_.row.data();
+  const auto is_finite = [](float v) { return std::isfinite(v); };
+  for (std::int64_t step = keys_.begin; step < keys_.end; step += kKeyStep) {
+    if (!context_.values.AnyNonFinite(item_index_, kv_head_, step, kKeyStep)) continue;
+    if (ShouldStop()) return GivenUp();
+    for (std::int64_t key = step; key < std::min(step + kKeyStep, keys_.end); ++key) {
+      context_.values.LoadOriginal(item_index_, kv_head_, key, value);
+      if (std::all_of(value, value + problem_.value_dim(), is_finite)) continue;
+      for (std::int64_t r = 0; r < num_rows_; ++r) {
+        if (!Visible(rows_[r], key)) continue;
+        float* output = scratch_.output.data() + r * value_dim_;
+        for (std::int64_t d = 0; d < problem_.value_dim(); ++d) {
+          if (!std::isfinite(value[d])) output[d] += value[d];
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 void TileKernel::StoreRows() {
   const DType dtype = problem_.output_dtype();
   const auto size = static_cast<std::int64_t>(SizeOf(dtype));
-  const bool non_finite =
-      keys_.end > keys_.begin &&
-      context_.values.AnyNonFinite(item_index_, kv_head_, keys_.begin, keys_.end - keys_.begin);
   for (std::int64_t r = 0; r < num_rows_; ++r) {
-    Row& row = rows_[r];
-    float* output = scratch_.output.data() + r * value_dim_;
-    float inverse = row.inverse;
-    if (non_finite) {
-      ScaleRows(&inverse, 1, value_dim_, output);
-      inverse = 1;
-      AddNonFiniteValues(row, output);
-    }
+    const Row& row = rows_[r];
     const std::int64_t at = problem_.OutputOffset(item_index_, row.head, row.query);
-    StoreRow(dtype, output, inverse, problem_.value_dim(), context_.outputs.output + at * size);
+    StoreRow(dtype, scratch_.output.data() + r * value_dim_, 1.0f, problem_.value_dim(),
+             context_.outputs.output + at * size);
     if (context_.outputs.lse == nullptr) continue;
     const double lse = row.state.maximum + std::log(static_cast<double>(row.state.sum));
     const std::int64_t lse_at = problem_.LseOffset(item_index_, row.head, row.query);
     StoreUnaligned(context_.outputs.lse + lse_at * static_cast<std::int64_t>(sizeof(float)),
                    row.sees_any ? static_cast<float>(lse) : -kInfinity);
-  }
-}
-
-// Values that are not finite took part in the product as zeros: adds them to a row, already
-// normalised, that sees them. A weight is positive, so it makes of an infinity an infinity.
-void TileKernel::AddNonFiniteValues(const Row& row, float* output) {
-  float* value = scratch_.row.data();
-  for (std::int64_t key = row.keys.begin; key < row.keys.end; ++key) {
-    const std::int64_t step = key / kKeyStep * kKeyStep;
-    if (!context_.values.AnyNonFinite(item_index_, kv_head_, step, kKeyStep)) {
-      key = step + kKeyStep - 1;
-      continue;
-    }
-    context_.values.LoadOriginal(item_index_, kv_head_, key, value);
-    const bool finite =
-        std::all_of(value, value + problem_.value_dim(), [](float v) { return std::isfinite(v); });
-    if (finite || !Visible(row, key)) continue;
-    for (std::int64_t d = 0; d < problem_.value_dim(); ++d) {
-      if (!std::isfinite(value[d])) output[d] += value[d];
-    }
   }
 }
 
@@ -322,6 +328,7 @@ absl::Status TileKernel::StoreDetails() {
     return absl::OkStatus();
   }
   for (std::int64_t key = 0; key < item_.kv_len;) {
+    if (ShouldStop()) return GivenUp();
     const std::int64_t count = std::min(kMaxKeyTile, RoundUp(item_.kv_len - key, kKeyStep));
     absl::Status status = Scores(key, count);
     if (!status.ok()) return status;

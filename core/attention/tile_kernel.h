@@ -84,6 +84,7 @@ class TileKernel {
     std::int64_t end;
   };
 
+  bool ShouldStop() const;
   void PackQueries();
   absl::Status RunKeyTile(std::int64_t first_key, std::int64_t count, bool first);
   absl::Status Multiply(std::int64_t n, std::int64_t k, bool transpose, bool accumulate,
@@ -101,7 +102,7 @@ class TileKernel {
 
   void Normalize(Row& row);
   void StoreRows();
-  void AddNonFiniteValues(const Row& row, float* output);
+  absl::Status AddNonFiniteValues();
   absl::Status StoreDetails();
   void StoreDetailRow(const Row& row, std::int64_t first_key, std::int64_t count, float* scores);
 

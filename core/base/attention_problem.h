@@ -133,8 +133,12 @@ class AttentionProblem {
  public:
   // Checks `args` in full.
   //
-  // Errors: INVALID_ARGUMENT that names the field, the value and what was expected, for anything
-  // that is malformed or past `limits`: see pitfalls in attention_problem_test.cc for the list.
+  // Errors: INVALID_ARGUMENT that names the field, the value and what was expected, for: a wrong
+  // rank, dtype or size, sizes that disagree, are past `limits` or whose product overflows; lengths
+  // or offsets that are too many, too few, out of range, or do not sum to the packed tokens; a
+  // scale, softcap, slope, sink or mask element that is NaN or infinite where that has no meaning;
+  // BOOL bytes other than 0 and 1; a negative softcap or window; masks that do not broadcast;
+  // block sizes that are no multiple of 64, or too many blocks; scores asked for in excess.
   // Cost: reads masks, slopes and sinks once; never reads query, key or value.
   static absl::StatusOr<AttentionProblem> Create(const AttentionArgs& args,
                                                  const AttentionLimits& limits = {});

@@ -18,6 +18,9 @@ constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 // Bounds offsets and windows so that position arithmetic cannot overflow. Far beyond any length.
 constexpr std::int64_t kMaxPosition = std::int64_t{1} << 40;
 
+// Blocks of a block mask that a request may have in all.
+constexpr std::int64_t kMaxMaskBlocks = std::int64_t{1} << 24;
+
 // Indices of the axes of query, key and value in a layout. kPacked has no batch axis.
 struct Axes {
   int batch;
@@ -427,7 +430,26 @@ class AttentionProblemBuilder {
                              field + ".blocks");
     if (!view.ok()) return view.status();
     problem_.block_mask_ = BlockMaskView{mask.query_block_size, mask.key_block_size, *view};
-    return absl::OkStatus();
+    return CheckBlockCount(field + ".blocks");
+  }
+
+  // Blocks are counted one by one before the request is admitted, also where the mask itself is
+  // small because axes of it are broadcast.
+  absl::Status CheckBlockCount(const std::string& field) const {
+    const BlockMaskView& mask = *problem_.block_mask_;
+    const auto blocks = [&](int axis, std::int64_t length, std::int64_t size) {
+      return mask.blocks.strides[axis] == 0 ? 1.0 : std::ceil(static_cast<double>(length) / size);
+    };
+    const double heads =
+        mask.blocks.strides[1] == 0 ? 1.0 : static_cast<double>(problem_.query_heads_);
+    const double count = static_cast<double>(problem_.batch()) * heads *
+                         blocks(2, problem_.query_len_, mask.query_block_size) *
+                         blocks(3, problem_.kv_len_, mask.key_block_size);
+    if (count <= static_cast<double>(kMaxMaskBlocks)) return absl::OkStatus();
+    return InvalidField(field, absl::StrCat("tells ", count,
+                                            " blocks apart over batch, heads and "
+                                            "lengths; expected at most ",
+                                            kMaxMaskBlocks, ": use larger blocks"));
   }
 
   absl::Status CheckOutput() {

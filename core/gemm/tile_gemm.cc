@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/aligned_buffer.h"
 
 namespace attend {
 
@@ -106,20 +107,17 @@ class TileGemmCache::Impl {
       const auto found = gemms_.find(shape);
       if (found != gemms_.end()) return found->second.get();
     }
-    // Two threads may meet here for one shape; the lock is held while one makes it, since the other
-    // would have to wait for it anyway.
-    const absl::MutexLock lock(&mutex_);
-    std::unique_ptr<TileGemm>& gemm = gemms_[shape];
+    // Made without the lock, so that nobody else waits. Two threads may meet here for one shape:
+    // the first to come back wins.
     try {
-      if (gemm == nullptr) gemm = MakeTileGemm(engine_, shape);
+      std::unique_ptr<TileGemm> made = MakeTileGemm(engine_, shape);
+      const absl::MutexLock lock(&mutex_);
+      return gemms_.try_emplace(shape, std::move(made)).first->second.get();
     } catch (const dnnl::error& error) {
-      gemms_.erase(shape);
       return StatusOf(error);
     } catch (const std::bad_alloc&) {
-      gemms_.erase(shape);
       return absl::ResourceExhaustedError("no memory for a matrix product");
     }
-    return gemm.get();
   }
 
   std::int64_t created() const {
@@ -153,6 +151,7 @@ class TileGemmRunner::Impl {
       call.a.set_data_handle(const_cast<float*>(a));
       call.b.set_data_handle(const_cast<float*>(b));
       call.c.set_data_handle(c);
+      call.scratchpad.set_data_handle(ReserveScratchpad(gemm));
       // The C function takes an array where the C++ one would build a map for each call.
       const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, call.a.get()},
                                            {DNNL_ARG_WEIGHTS, call.b.get()},
@@ -183,13 +182,27 @@ class TileGemmRunner::Impl {
     Call call{.a = dnnl::memory(gemm.a(), engine_, nullptr),
               .b = dnnl::memory(gemm.b(), engine_, nullptr),
               .c = dnnl::memory(gemm.c(), engine_, nullptr),
-              .scratchpad = dnnl::memory(gemm.scratchpad(), engine_)};
+              .scratchpad = dnnl::memory(gemm.scratchpad(), engine_, nullptr)};
     return calls_.emplace(&gemm, std::move(call)).first->second;
+  }
+
+  // Memory for the scratchpad of a product: one for all of them, as large as the largest.
+  void* ReserveScratchpad(const TileGemm& gemm) {
+    const std::size_t bytes = gemm.scratchpad().get_size();
+    if (bytes > scratchpad_bytes_) {
+      scratchpad_bytes_ = 0;  // so that a failure is tried again
+      scratchpad_ = AlignedBuffer(static_cast<std::int64_t>(bytes / sizeof(float) + 1));
+      if (!scratchpad_.ok()) throw std::bad_alloc();
+      scratchpad_bytes_ = bytes;
+    }
+    return scratchpad_.data();
   }
 
   const dnnl::engine engine_;
   dnnl::stream stream_;
   absl::flat_hash_map<const TileGemm*, Call> calls_;
+  AlignedBuffer scratchpad_;
+  std::size_t scratchpad_bytes_ = 0;
 };
 
 TileGemmRunner::TileGemmRunner(TileGemmCache& cache)

@@ -22,7 +22,7 @@ using BitsVector = hn::Vec<BitsTag>;
 // Targets that convert float16 in hardware, as IEEE 754 says. The portable conversions of
 // core/base/dtype.h are as exact, and serve the others.
 #undef ATTEND_NATIVE_FLOAT16
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // the lower, the better
 #define ATTEND_NATIVE_FLOAT16 1
 #else
 #define ATTEND_NATIVE_FLOAT16 0

@@ -58,15 +58,13 @@ bool TransformScores(const ScoreTransform& transform, std::int64_t begin, std::i
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const FloatVector scale = hn::Set(d, transform.scale);
   const FloatVector softcap = hn::Set(d, transform.softcap);
-  const FloatVector inverse_softcap =
-      hn::Set(d, transform.softcap > 0 ? 1.0f / transform.softcap : 0.0f);
   const FloatVector slope = hn::Set(d, transform.alibi_slope);
   const FloatVector position = hn::Set(d, transform.position);
   const FloatVector excluded = hn::Set(d, kMinusInfinity);
   FloatVector any_visible = hn::Zero(d);
   for (std::int64_t j = RoundDown(begin, lanes); j < end; j += lanes) {
     FloatVector s = hn::Mul(hn::Load(d, row + j), scale);
-    if (transform.softcap > 0) s = hn::Mul(softcap, hn::Tanh(d, hn::Mul(s, inverse_softcap)));
+    if (transform.softcap > 0) s = hn::Mul(softcap, hn::Tanh(d, hn::Div(s, softcap)));
     const FloatVector key = hn::Iota(d, static_cast<float>(j));
     if (transform.alibi_slope != 0) {
       s = hn::NegMulAdd(slope, hn::Abs(hn::Sub(position, key)), s);

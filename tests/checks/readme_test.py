@@ -52,7 +52,7 @@ def run(command, **options):
 def running_server(folder):
     """Starts attend-server on a free port, gives its address, and stops it."""
     ready = folder / "ready.json"
-    command = [BUILD / "server/process/attend-server", "--listen", "127.0.0.1:0", "--admin-listen"]
+    command = [BUILD / "bin/attend-server", "--listen", "127.0.0.1:0", "--admin-listen"]
     with subprocess.Popen([*command, "127.0.0.1:0", "--ready-file", ready]) as server:
         try:
             until = time.monotonic() + 60
