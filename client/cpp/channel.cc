@@ -77,7 +77,7 @@ absl::Status CheckOptions(const ClientOptions& options) {
     status = InvalidField("target", "is empty; expected \"host:port\" or \"unix:/path\"");
   }
   status.Update(CheckRange("default_timeout", options.default_timeout.count(), 0,
-                           std::numeric_limits<std::int64_t>::max()));
+                           std::chrono::milliseconds(kMaxTimeout).count()));
   status.Update(CheckRange("max_message_bytes", options.max_message_bytes, 1, kMaxInt));
   status.Update(CheckRetry(options.retry));
   if (options.keepalive_interval.count() != 0) {

@@ -60,9 +60,9 @@ absl::Status CheckMetadata(const std::string& name, const std::string& value) {
 absl::Status Prepare(const CallOptions& options, std::chrono::milliseconds default_timeout,
                      grpc::ClientContext* context) {
   const std::chrono::milliseconds timeout = options.timeout.value_or(default_timeout);
-  if (timeout < kNoTimeout) {
-    return InvalidField("timeout",
-                        absl::StrCat("is ", timeout.count(), " ms; expected at least 0"));
+  if (timeout < kNoTimeout || timeout > kMaxTimeout) {
+    return InvalidField("timeout", absl::StrCat("is ", timeout.count(), " ms; expected 0 to ",
+                                                std::chrono::milliseconds(kMaxTimeout).count()));
   }
   for (const auto& [name, value] : options.metadata) {
     absl::Status status = CheckMetadata(name, value);

@@ -27,10 +27,13 @@ struct RetryOptions {
   std::int64_t buffer_bytes = 0;
 };
 
+// The longest timeout that can be asked for; there is no need of one that is longer.
+inline constexpr std::chrono::hours kMaxTimeout{24 * 365};
+
 struct ClientOptions {
   // "host:port", or "unix:/path" for a Unix socket.
   std::string target = "127.0.0.1:50051";
-  // For calls that set no timeout of their own. 0: none.
+  // For calls that set no timeout of their own: up to kMaxTimeout. 0: none.
   std::chrono::milliseconds default_timeout{60'000};
   // Largest message to send or receive: 1 to 2^31 - 1 bytes. gRPC's own receive limit is 4 MiB.
   std::int64_t max_message_bytes = std::int64_t{256} << 20;
@@ -54,7 +57,8 @@ struct ClientOptions {
 enum class CallPriority : std::uint8_t { kNormal, kHigh, kLow };
 
 struct CallOptions {
-  // From now to the answer, retries included. Unset: ClientOptions.default_timeout. 0: none.
+  // From now to the answer, retries included: up to kMaxTimeout. Unset:
+  // ClientOptions.default_timeout. 0: none.
   std::optional<std::chrono::milliseconds> timeout;
   // For Attend only.
   CallPriority priority = CallPriority::kNormal;

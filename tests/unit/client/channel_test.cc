@@ -120,6 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadOption{"target", {.target = ""}},
         BadOption{"default_timeout", {.default_timeout = std::chrono::milliseconds(-1)}},
+        BadOption{"default_timeout", {.default_timeout = std::chrono::milliseconds::max()}},
         BadOption{"max_message_bytes", {.max_message_bytes = 0}},
         BadOption{"max_message_bytes", {.max_message_bytes = std::int64_t{1} << 31}},
         BadOption{"retry.max_attempts", {.retry = {.max_attempts = 0}}},

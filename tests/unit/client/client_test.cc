@@ -312,11 +312,13 @@ TEST(ClientTest, RefusesMetadataThatIsNotLegal) {
   EXPECT_EQ(server.service().attempts(), 0);
 }
 
-TEST(ClientTest, RefusesANegativeTimeout) {
+TEST(ClientTest, RefusesATimeoutThatIsNone) {
   FakeServer server;
   const auto client = Connect(server);
-  EXPECT_EQ(client->GetServerInfo({.timeout = milliseconds(-1)}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  for (const milliseconds timeout : {milliseconds(-1), milliseconds::max()}) {
+    EXPECT_EQ(client->GetServerInfo({.timeout = timeout}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(ClientTest, SpreadsCallsOverItsConnections) {
