@@ -48,7 +48,7 @@ demo: deps ## build, start a server, compute with the client, show the server's 
 bench: deps ## measure the kernel against this machine's peak, into build/bench/core.json
 	@$(MAKE) --no-print-directory PRESET=release build
 	@mkdir -p build/bench
-	-@build/release/tests/bench/attend-bench --json build/bench/core.json
+	@build/release/tests/bench/attend-bench --json build/bench/core.json
 
 format: ## rewrite the sources in the house style
 	@deploy/install-deps.sh --only format

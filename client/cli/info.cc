@@ -21,7 +21,8 @@ std::vector<std::pair<std::string, std::int64_t>> LimitsOf(const ServerLimits& l
           {"max_length", limits.max_length},
           {"max_score_elements", limits.max_score_elements},
           {"max_queued_requests", limits.max_queued_requests},
-          {"max_streams_per_connection", limits.max_streams_per_connection}};
+          {"max_streams_per_connection", limits.max_streams_per_connection},
+          {"max_queued_bytes", limits.max_queued_bytes}};
 }
 
 std::vector<std::string> DTypeNames(const ServerInfo& info) {

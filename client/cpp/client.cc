@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "attend/v1/attention.grpc.pb.h"
 #include "client/cpp/calls_in_flight.h"
@@ -151,14 +152,15 @@ class Client::Impl {
     calls_->Add(&call->context);
     const auto finish = [call, calls = calls_,
                          limit = options_.max_message_bytes](const grpc::Status& grpc_status) {
+      // Last, so that a client waits for callbacks as well; also after one that throws although it
+      // must not, or the client would wait for ever.
+      const absl::Cleanup remove = [&call, &calls] { calls->Remove(&call->context); };
       const absl::Status result_status = client_internal::ToAbslStatus(grpc_status, limit);
       if (result_status.ok()) {
         call->callback(client_internal::ToResult(call->response));
       } else {
         call->callback(result_status);
       }
-      // Last, so that a client waits for callbacks as well.
-      calls->Remove(&call->context);
     };
     NextStub().async()->Attend(&call->context, &call->request, &call->response, finish);
     return call;

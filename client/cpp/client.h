@@ -71,6 +71,7 @@ struct ServerLimits {
   std::int64_t max_score_elements = 0;
   std::int64_t max_queued_requests = 0;
   std::int64_t max_streams_per_connection = 0;
+  std::int64_t max_queued_bytes = 0;  // messages and working memory, over all callers
 };
 
 struct ServerInfo {
@@ -116,7 +117,7 @@ class CallHandle {
 // makes no sense. UNAVAILABLE where no server is reachable.
 class Client {
  public:
-  // Called exactly once for a call, on a thread of gRPC: do not block in it.
+  // Called exactly once for a call, on a thread of gRPC: do not block in it, and do not throw.
   using AttendCallback = std::function<void(absl::StatusOr<AttendResult>)>;
 
   // Does no input or output: the first call connects. INVALID_ARGUMENT names the option that is

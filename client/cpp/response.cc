@@ -109,7 +109,8 @@ ServerInfo ToServerInfo(const v1::ServerInfo& message) {
                  .max_length = limits.max_length(),
                  .max_score_elements = limits.max_score_elements(),
                  .max_queued_requests = limits.max_queued_requests(),
-                 .max_streams_per_connection = limits.max_streams_per_connection()};
+                 .max_streams_per_connection = limits.max_streams_per_connection(),
+                 .max_queued_bytes = limits.max_queued_bytes()};
   return info;
 }
 

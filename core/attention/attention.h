@@ -70,15 +70,20 @@ struct AttentionJobHooks {
 // Shapes: as AttentionProblem. DType and accumulation: products are taken in float32 (bfloat16 and
 // float16 are converted while gathering); scores, softmax and sums are float32; one rounding to the
 // output's dtype at the end.
-// Accuracy, per component, before the rounding to the output's dtype: |o - o*| <= e * sum_j w_j
-// |v_j| with e = 2e-6 for unit-variance inputs. For larger scores e = 2e-6 + 2 * (d + 3) * 2^-24 *
-// max_j s_j in the worst case, where s_j = |scale| * sum_k |q_k| |k_k| bounds what a float32 dot
-// product of d terms can lose, twice, since both a score and the maximum are rounded;
-// core/attention/README.md derives it. Values must be below 2^127: the sum of a row's weighted
-// values is taken before it is divided by the sum of its weights. Deterministic: bit-identical on
-// one CPU target and build, whatever the thread count, the batch or the neighbours. Memory:
-// WorkingBytes(problem), and per worker a fixed scratch of a few MiB. Errors: UNIMPLEMENTED as
-// CheckSupported; RESOURCE_EXHAUSTED if memory cannot be had.
+// Accuracy, per component, before the rounding to the output's dtype:
+//   |o - o*| <= e * sum_j w_j |v_j|, with e = 2e-6 for unit-variance inputs.
+// For larger scores, in the worst case, e = 2e-6 + 2 (d + 3) 2^-24 max_j s_j: s_j, that is
+// |scale| sum_k |q_k| |k_k|, bounds what a dot product of d terms can lose, and both a score and
+// the maximum lose it. core/attention/README.md derives it. Range: a row's weighted values are
+// summed before they are divided by the sum of its weights, so kv_len * max_j |v_j| must stay below
+// 2^128.
+//
+// Deterministic: bit-identical on one CPU target and build, whatever the thread count, the batch or
+// the neighbours.
+//
+// Memory: WorkingBytes(problem), and per worker a fixed scratch of a few MiB.
+//
+// Errors: UNIMPLEMENTED as CheckSupported; RESOURCE_EXHAUSTED if memory cannot be had.
 absl::StatusOr<std::unique_ptr<TileJob>> MakeAttentionJob(AttentionEngine& engine,
                                                           const AttentionProblem& problem,
                                                           const AttentionOutputs& outputs,

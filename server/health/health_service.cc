@@ -16,6 +16,15 @@ absl::flat_hash_set<std::string> WithWholeServer(std::vector<std::string> servic
   return names;
 }
 
+// A watch keeps its message for as long as it lives, so a name must not be a way to fill memory.
+constexpr std::size_t kMaxNameLength = 1024;
+
+bool IsTooLong(const std::string& service) { return service.size() > kMaxNameLength; }
+
+grpc::Status TooLong() {
+  return {grpc::StatusCode::INVALID_ARGUMENT, "service: expected a name of at most 1024 bytes"};
+}
+
 }  // namespace
 
 // One Watch call. Its state is guarded by the service's mutex: changes of status are rare, and one
@@ -38,6 +47,11 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheck
     if (finished_) return;
     finished_ = true;
     Finish(status);
+  }
+
+  // Tells the compiler that the service, whose mutex is held, is this watcher's.
+  void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK(service_.mutex_) {
+    service_.mutex_.AssertHeld();
   }
 
   const std::string& name() const { return name_; }
@@ -90,6 +104,7 @@ void HealthService::Shutdown() {
   shut_down_ = true;
   TellWatchers();
   for (Watcher* watcher : watchers_) {
+    watcher->AssertLocked();
     watcher->FinishOnce(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server is shutting down"));
   }
 }
@@ -100,7 +115,10 @@ HealthService::ServingStatus HealthService::StatusOf(const std::string& service)
 }
 
 void HealthService::TellWatchers() {
-  for (Watcher* watcher : watchers_) watcher->Tell(StatusOf(watcher->name()));
+  for (Watcher* watcher : watchers_) {
+    watcher->AssertLocked();
+    watcher->Tell(StatusOf(watcher->name()));
+  }
 }
 
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
@@ -109,7 +127,9 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   absl::MutexLock lock(&mutex_);
   const ServingStatus status = StatusOf(request->service());
-  if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
+  if (IsTooLong(request->service())) {
+    reactor->Finish(TooLong());
+  } else if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
     reactor->Finish(grpc::Status(grpc::StatusCode::NOT_FOUND, "no such service on this server"));
   } else {
     response->set_status(status);
@@ -123,7 +143,10 @@ grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
   auto* const watcher = new Watcher(*this, request->service());
   absl::MutexLock lock(&mutex_);
   watchers_.insert(watcher);
-  if (shut_down_) {
+  watcher->AssertLocked();
+  if (IsTooLong(request->service())) {
+    watcher->FinishOnce(TooLong());
+  } else if (shut_down_) {
     watcher->FinishOnce(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server is shutting down"));
   } else {
     watcher->Tell(StatusOf(watcher->name()));

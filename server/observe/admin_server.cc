@@ -99,10 +99,10 @@ class AdminServer::Impl {
     mg_callbacks callbacks{};
     callbacks.init_thread = NameThread;
     callbacks.log_message = DropMessage;
-    // Four threads, so that slow readers do not keep a probe waiting. No document root: files are
-    // not served.
+    // Many threads and a short patience, so that idle connections do not keep a probe waiting. No
+    // document root: files are not served.
     std::array<const char*, 9> options = {
-        "listening_ports",  address.c_str(), "num_threads", "4", "request_timeout_ms", "5000",
+        "listening_ports",  address.c_str(), "num_threads", "16", "request_timeout_ms", "1000",
         "max_request_size", "16384",         nullptr};
     mg_init_data init{&callbacks, nullptr, options.data()};
     std::array<char, 256> text{};

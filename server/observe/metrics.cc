@@ -23,7 +23,8 @@ using prometheus::Labels;
 using prometheus::Registry;
 
 // Label values, in the order of the enums that index them.
-constexpr std::array<const char*, 2> kMethods = {"Attend", "GetServerInfo"};
+constexpr std::array<const char*, 4> kMethods = {"Attend", "GetServerInfo", "AttendStream",
+                                                 "Estimate"};
 constexpr std::array<const char*, 4> kDropReasons = {"deadline", "cancelled", "queue_full",
                                                      "draining"};
 constexpr std::array<const char*, 17> kCodes = {

@@ -12,7 +12,7 @@
 namespace attend {
 
 // Values of the `method` label.
-enum class Method : std::uint8_t { kAttend, kGetServerInfo };
+enum class Method : std::uint8_t { kAttend, kGetServerInfo, kAttendStream, kEstimate };
 
 // Why an admitted or arriving request was never computed, or not to its end: values of the `reason`
 // label of attend_dropped_total.

@@ -9,7 +9,7 @@
 
 namespace attend {
 
-ReadyFile::ReadyFile(std::string path) : path_(std::move(path)) { Remove(); }
+ReadyFile::ReadyFile(std::string path) : path_(std::move(path)) {}
 ReadyFile::~ReadyFile() { Remove(); }
 
 absl::Status ReadyFile::Write(const std::string& text) {
@@ -23,11 +23,17 @@ absl::Status ReadyFile::Write(const std::string& text) {
     return absl::UnavailableError(
         absl::StrCat("ready-file: cannot write ", path_, "; name a file in a writable folder"));
   }
+  written_ = true;
   return absl::OkStatus();
 }
 
-void ReadyFile::Remove() {
+void ReadyFile::RemoveStale() {
   if (!path_.empty()) unlink(path_.c_str());
+}
+
+void ReadyFile::Remove() {
+  if (written_) unlink(path_.c_str());
+  written_ = false;
 }
 
 }  // namespace attend

@@ -13,7 +13,8 @@ namespace attend {
 // Exists on disk from Write to the end of the object. Not thread-safe.
 class ReadyFile {
  public:
-  // Removes what an earlier server left at `path`; empty: does nothing, now and later.
+  // `path`: empty if nothing is to be done, now and later. A file that is there stays: it may be
+  // that of a living server.
   explicit ReadyFile(std::string path);
   ~ReadyFile();
   ReadyFile(const ReadyFile&) = delete;
@@ -22,10 +23,15 @@ class ReadyFile {
   // Readers see all of `text` or no file. Errors: UNAVAILABLE that names the path.
   absl::Status Write(const std::string& text);
 
+  // Removes what an earlier server left. To be called once it is known to be gone.
+  void RemoveStale();
+
+  // Does nothing unless Write wrote the file.
   void Remove();
 
  private:
   const std::string path_;
+  bool written_ = false;
 };
 
 }  // namespace attend

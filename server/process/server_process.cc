@@ -31,7 +31,8 @@ SchedulerOptions MakeSchedulerOptions(const Settings& settings) {
           .max_queued_bytes = settings.max_queued_bytes,
           .max_batch_requests = settings.max_batch_requests,
           .max_batch_flops = settings.max_batch_flops,
-          .max_queue_delay = settings.max_queue_delay};
+          .max_queue_delay = settings.max_queue_delay,
+          .max_priority_wait = settings.max_priority_wait};
 }
 
 std::string AddressWithPort(const std::string& text, int port) {
@@ -46,7 +47,7 @@ std::string AddressWithPort(const std::string& text, int port) {
 ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
     : loaded_(loaded),
       logger_(std::move(logger)),
-      start_time_(absl::Now()),
+      start_time_(MonotonicClock().Now()),
       ready_file_(settings_.ready_file),
       executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
       engine_(executor_.num_threads()),
@@ -56,7 +57,7 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
 ServerProcess::~ServerProcess() {
   if (grpc_.server != nullptr && state_ != State::kDraining) {
     Hurry();
-    Drain(absl::Now());
+    Drain(clock_.Now());
   }
 }
 
@@ -97,6 +98,7 @@ absl::Status ServerProcess::StartServing() {
       AttentionServiceOptions{.scheduler = scheduler_.get(),
                               .metrics = &metrics_,
                               .clock = &clock_,
+                              .logger = logger_,
                               .limits = settings_.limits,
                               .max_message_bytes = settings_.max_message_bytes,
                               .info = Info()});
@@ -104,6 +106,7 @@ absl::Status ServerProcess::StartServing() {
       StartGrpcServer(settings_, {attention_service_.get(), &health_});
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
+  ready_file_.RemoveStale();  // nobody else listens where it says
   return absl::OkStatus();
 }
 
@@ -136,22 +139,22 @@ void ServerProcess::Drain(absl::Time deadline) {
 
 void ServerProcess::WaitForGrace(absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithDeadline(absl::Condition(&hurried_),
-                           std::min(deadline, absl::Now() + settings_.drain_grace));
+  clock_.AwaitUntil(mutex_, absl::Condition(&hurried_),
+                    std::min(deadline, clock_.Now() + settings_.drain_grace));
 }
 
 void ServerProcess::FinishCalls(absl::Time deadline) {
   // Refuses new calls at once, and returns when the last has been answered. It never returns while
   // a call has no answer, whatever its deadline: the scheduler sees to that below.
   std::thread closer([this, deadline] {
-    grpc_.server->Shutdown(absl::ToChronoTime(deadline));
+    grpc_.server->Shutdown(absl::ToChronoTime(absl::Now() + (deadline - clock_.Now())));
     absl::MutexLock lock(&mutex_);
     calls_done_ = true;
   });
   {
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithDeadline(absl::Condition(this, &ServerProcess::CallsDoneOrHurried),
-                             deadline - kAnswerTime);
+    clock_.AwaitUntil(mutex_, absl::Condition(this, &ServerProcess::CallsDoneOrHurried),
+                      deadline - kAnswerTime);
   }
   scheduler_->Shutdown(clock_.Now());
   closer.join();
@@ -185,7 +188,7 @@ std::string ServerProcess::StatusJson() const {
       {"server", settings_.server_name},
       {"version", ATTEND_VERSION},
       {"state", reason.empty() ? "serving" : reason},
-      {"uptime_seconds", absl::ToDoubleSeconds(absl::Now() - start_time_)},
+      {"uptime_seconds", absl::ToDoubleSeconds(clock_.Now() - start_time_)},
       {"cpu_target", CpuTarget()},
       {"compute_threads", executor_.num_threads()},
       {"settings", settings}};
@@ -200,7 +203,8 @@ v1::ServerInfo ServerProcess::Info() const {
                          .limits = settings_.limits,
                          .max_message_bytes = settings_.max_message_bytes,
                          .max_queued_requests = settings_.max_queued_requests,
-                         .max_streams_per_connection = settings_.max_streams_per_connection});
+                         .max_streams_per_connection = settings_.max_streams_per_connection,
+                         .max_queued_bytes = settings_.max_queued_bytes});
 }
 
 }  // namespace attend

@@ -42,7 +42,8 @@ class ServerProcess {
 
   // In this order: /readyz and health say no while everything is still served for drain_grace; gRPC
   // takes no new calls and those that run come to their end; what has not by `deadline` is failed
-  // with UNAVAILABLE; the admin port closes. To be called at most once.
+  // with UNAVAILABLE; the admin port closes. `deadline` is on MonotonicClock. To be called at most
+  // once.
   void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Moves the drain's deadline to now.

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "server/schedule/clock.h"
 
 namespace attend {
 namespace {
@@ -36,7 +36,7 @@ int OpenSignalFd() {
 // Milliseconds for poll: -1 for ever.
 int PollTimeout(absl::Time deadline) {
   if (deadline == absl::InfiniteFuture()) return -1;
-  const absl::Duration left = deadline - absl::Now();
+  const absl::Duration left = deadline - MonotonicClock().Now();
   return static_cast<int>(std::clamp<std::int64_t>(absl::ToInt64Milliseconds(left), 0, 1 << 30));
 }
 
@@ -92,7 +92,7 @@ void StopSignals::Run() {
     poll(fds.data(), fds.size(), PollTimeout(watchdog_deadline()));
     if ((fds[1].revents & POLLIN) != 0) return;
     if ((fds[0].revents & POLLIN) != 0) Receive();
-    if (absl::Now() >= watchdog_deadline()) {
+    if (MonotonicClock().Now() >= watchdog_deadline()) {
       logger_->error("the drain hangs; giving up");
       std::_Exit(EXIT_FAILURE);
     }
@@ -106,12 +106,12 @@ void StopSignals::Receive() {
   absl::MutexLock lock(&mutex_);
   if (++received_ == 1) {
     logger_->info("{} received: draining", name);
-    first_time_ = absl::Now();
+    first_time_ = MonotonicClock().Now();
     watchdog_deadline_ = first_time_ + drain_timeout_ + kWatchdogMargin;
     first_came_.Notify();
   } else if (received_ == 2) {
     logger_->warn("{} received again: failing what still runs", name);
-    watchdog_deadline_ = std::min(watchdog_deadline_, absl::Now() + kHurriedTimeout);
+    watchdog_deadline_ = std::min(watchdog_deadline_, MonotonicClock().Now() + kHurriedTimeout);
     if (hurry_) hurry_();
   }
 }

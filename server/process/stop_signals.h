@@ -30,7 +30,7 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // Waits for the first signal. Returns when it came.
+  // Waits for the first signal. Returns when it came, on MonotonicClock.
   absl::Time WaitForFirst();
 
   // `hurry` is called once the second signal has come, perhaps at once and inside this call.

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +15,7 @@ namespace {
 
 absl::Status Unavailable(const std::string& path, const char* what, int error) {
   return absl::UnavailableError(
-      absl::StrCat("unix:", path, ": cannot ", what, ": ", std::strerror(error)));
+      absl::StrCat("unix:", path, ": cannot ", what, ": ", std::generic_category().message(error)));
 }
 
 // 0 if a server listens on the socket, else why it cannot be connected to.

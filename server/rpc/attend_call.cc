@@ -6,7 +6,7 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <spdlog/spdlog.h>
+#include <spdlog/logger.h>
 #include <string>
 #include <utility>
 
@@ -128,9 +128,10 @@ void AttendCall::FinishWith(const absl::Status& status, const TaskStats& stats,
                                   absl::StrCat(absl::ToInt64Milliseconds(retry_delay)));
   }
   if (answer.error_code() == grpc::StatusCode::INTERNAL) {
-    spdlog::error("Attend: {}", answer.error_message());
+    options_.logger->error("Attend: {}", answer.error_message());
   }
   Record(answer.error_code(), stats, problem);
+  Log(answer.error_code(), stats, problem);
   Finish(std::move(answer));  // gRPC may destroy this now
 }
 
@@ -148,6 +149,16 @@ void AttendCall::Record(grpc::StatusCode code, const TaskStats& stats,
     record.flops = problem->flops();
   }
   options_.metrics->RequestFinished(Method::kAttend, record);
+}
+
+void AttendCall::Log(grpc::StatusCode code, const TaskStats& stats,
+                     const AttentionProblem* problem) const {
+  if (!options_.logger->should_log(spdlog::level::debug)) return;
+  options_.logger->debug("Attend: {}, batch of {}, queue {:.6f} s, compute {:.6f} s, {} flops",
+                         absl::StatusCodeToString(static_cast<absl::StatusCode>(code)),
+                         stats.batch_size, absl::ToDoubleSeconds(stats.queue),
+                         absl::ToDoubleSeconds(stats.compute),
+                         problem != nullptr ? problem->flops() : 0);
 }
 
 }  // namespace attend

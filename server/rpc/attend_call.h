@@ -39,6 +39,8 @@ class AttendCall final : public grpc::ServerUnaryReactor {
   void FinishWith(const absl::Status& status, const TaskStats& stats,
                   const AttentionProblem* problem);
   void Record(grpc::StatusCode code, const TaskStats& stats, const AttentionProblem* problem) const;
+  // One line, at debug.
+  void Log(grpc::StatusCode code, const TaskStats& stats, const AttentionProblem* problem) const;
 
   const AttentionServiceOptions& options_;
   grpc::CallbackServerContext* const context_;

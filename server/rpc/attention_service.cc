@@ -2,10 +2,25 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/rpc/attend_call.h"
 
 namespace attend {
+
+namespace {
+
+// A stream that is finished before it begins.
+class FinishedStream final
+    : public grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse> {
+ public:
+  explicit FinishedStream(grpc::Status status) { Finish(std::move(status)); }
+
+ private:
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
 
 AttentionService::AttentionService(AttentionServiceOptions options)
     : options_(std::move(options)) {}
@@ -32,6 +47,27 @@ grpc::ServerUnaryReactor* AttentionService::GetServerInfo(grpc::CallbackServerCo
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
+}
+
+grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse>*
+AttentionService::AttendStream(grpc::CallbackServerContext* /*context*/) {
+  return new FinishedStream(NotOffered(Method::kAttendStream, "AttendStream"));
+}
+
+grpc::ServerUnaryReactor* AttentionService::Estimate(grpc::CallbackServerContext* context,
+                                                     const v1::AttendRequest* /*request*/,
+                                                     v1::Cost* /*response*/) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(NotOffered(Method::kEstimate, "Estimate"));
+  return reactor;
+}
+
+grpc::Status AttentionService::NotOffered(Method method, const char* name) const {
+  options_.metrics->RequestStarted(method);
+  RequestRecord record;
+  record.code = grpc::StatusCode::UNIMPLEMENTED;
+  options_.metrics->RequestFinished(method, record);
+  return {record.code, absl::StrCat(name, " is not offered by this server; use Attend")};
 }
 
 }  // namespace attend

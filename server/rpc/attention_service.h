@@ -8,6 +8,7 @@
 #include "attend/v1/attention.grpc.pb.h"
 #include "attend/v1/attention.pb.h"
 #include "core/base/attention_problem.h"
+#include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/schedule/clock.h"
 #include "server/schedule/scheduler.h"
@@ -19,6 +20,7 @@ struct AttentionServiceOptions {
   Scheduler* scheduler = nullptr;
   Metrics* metrics = nullptr;
   Clock* clock = nullptr;  // the scheduler's
+  Logger logger;           // must not be null either
   // What a request may hold at most.
   AttentionLimits limits;
   // Of a request or response message, as the gRPC server was given it.
@@ -27,10 +29,10 @@ struct AttentionServiceOptions {
   v1::ServerInfo info;
 };
 
-// Attend and GetServerInfo; AttendStream and Estimate answer UNIMPLEMENTED. Handlers never block:
-// a call is checked and submitted on gRPC's thread, and finished from the thread that computed it.
-// Each call finishes once, whatever becomes of it, also while the scheduler shuts down.
-// Thread-safety: safe from any thread.
+// Attend and GetServerInfo; AttendStream and Estimate answer UNIMPLEMENTED, and are counted.
+// Handlers never block: a call is checked and submitted on gRPC's thread, and finished from the
+// thread that computed it. Each call finishes once, whatever becomes of it, also while the
+// scheduler shuts down. Thread-safety: safe from any thread.
 class AttentionService final : public v1::AttentionService::CallbackService {
  public:
   explicit AttentionService(AttentionServiceOptions options);
@@ -43,7 +45,16 @@ class AttentionService final : public v1::AttentionService::CallbackService {
                                           const v1::GetServerInfoRequest* request,
                                           v1::ServerInfo* response) override;
 
+  grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse>* AttendStream(
+      grpc::CallbackServerContext* context) override;
+
+  grpc::ServerUnaryReactor* Estimate(grpc::CallbackServerContext* context,
+                                     const v1::AttendRequest* request, v1::Cost* response) override;
+
  private:
+  // Counts a call of a method that is not offered, and returns its answer.
+  grpc::Status NotOffered(Method method, const char* name) const;
+
   const AttentionServiceOptions options_;
 };
 

@@ -99,6 +99,7 @@ void FillLimits(const ServerFacts& facts, v1::Limits& limits) {
   limits.set_max_score_elements(facts.limits.max_score_elements);
   limits.set_max_queued_requests(facts.max_queued_requests);
   limits.set_max_streams_per_connection(facts.max_streams_per_connection);
+  limits.set_max_queued_bytes(facts.max_queued_bytes);
 }
 
 }  // namespace

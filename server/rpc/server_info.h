@@ -18,6 +18,7 @@ struct ServerFacts {
   std::int64_t max_message_bytes = 0;
   std::int64_t max_queued_requests = 0;
   std::int64_t max_streams_per_connection = 0;
+  std::int64_t max_queued_bytes = 0;
 };
 
 // The answer to GetServerInfo. The CPU target, the dtypes and the options are those of the kernels

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status.h"
+#include "server/schedule/saturating_add.h"
 #include "server/schedule/scheduler_internal.h"
 
 namespace attend {
@@ -37,6 +38,9 @@ absl::Status CheckOptions(const SchedulerOptions& options) {
   if (options.max_queue_delay < absl::ZeroDuration()) {
     return InvalidField("max_queue_delay", "is negative; expected at least 0");
   }
+  if (options.max_priority_wait < absl::ZeroDuration()) {
+    return InvalidField("max_priority_wait", "is negative; expected at least 0");
+  }
   return absl::OkStatus();
 }
 
@@ -51,6 +55,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
     return std::unique_ptr<Scheduler>(new Scheduler(options, engine, executor, clock, metrics));
   } catch (const std::system_error&) {
     return absl::ResourceExhaustedError("cannot start the batch thread");
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no memory for the scheduler");
   }
 }
 
@@ -173,9 +179,11 @@ Scheduler::EntryPtr Scheduler::TakeUncomputed(TaskId id) {
 
 void Scheduler::TakeExpired(absl::Time now, std::vector<EntryPtr>& expired) {
   while (!pending_deadlines_.empty() && pending_deadlines_.begin()->first <= now) {
+    expired.emplace_back();  // first, since it may throw: an entry that is taken must not get lost
     const TaskId id = pending_deadlines_.begin()->second;
     pending_deadlines_.erase(pending_deadlines_.begin());
-    if (EntryPtr entry = TakeUncomputed(id)) expired.push_back(std::move(entry));
+    expired.back() = TakeUncomputed(id);
+    if (expired.back() == nullptr) expired.pop_back();
   }
 }
 

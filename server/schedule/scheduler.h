@@ -70,6 +70,9 @@ struct SchedulerOptions {
   // How long the oldest waiting request may wait for company; a batch that is full by the two
   // bounds above goes at once. 0 = nobody waits for company.
   absl::Duration max_queue_delay = absl::ZeroDuration();
+  // A request that has waited this long is taken before all that arrived later, whatever their
+  // priority, so that none waits for ever. 0 = first come, first served.
+  absl::Duration max_priority_wait = absl::Seconds(1);
 };
 
 // Names a task that Submit took. Never 0, never reused.
@@ -146,8 +149,14 @@ class Scheduler {
   void RunBatches();
   // False once the scheduler is closed and nothing waits.
   bool WaitForBatch(Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whose turn it is; null if nothing waits.
+  const Entry* NextPending(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillBatch(Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropExpired(Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
   void ComputeBatch(Batch& batch);
+  // Answers what is left of a batch for which memory ran short. To be called while nothing is
+  // computed.
+  void FailRunning() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status MakeJob(Entry& entry);
 
   bool ShouldStop(Entry& entry) const;

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "server/schedule/saturating_add.h"
 #include "server/schedule/scheduler.h"
 #include "server/schedule/scheduler_internal.h"
 
@@ -29,29 +30,65 @@ bool Scheduler::WaitForBatch(Batch& batch) {
   }
 }
 
+const Scheduler::Entry* Scheduler::NextPending(absl::Time now) const {
+  const Entry* first = nullptr;   // of the highest priority
+  const Entry* oldest = nullptr;  // of any
+  for (const EntryMap& pending : pending_requests_) {
+    if (pending.empty()) continue;
+    const Entry* entry = pending.begin()->second.get();
+    if (first == nullptr) first = entry;
+    if (oldest == nullptr || entry->id < oldest->id) oldest = entry;
+  }
+  const bool aged = oldest != nullptr && now - oldest->task->arrival >= options_.max_priority_wait;
+  return aged ? oldest : first;
+}
+
 void Scheduler::FillBatch(Batch& batch) {
   std::int64_t flops = 0;
-  const auto is_empty = [](const EntryMap& pending) { return pending.empty(); };
+  const absl::Time now = clock_.Now();
   while (batch.entries.size() < static_cast<std::size_t>(options_.max_batch_requests)) {
-    const auto first =
-        std::find_if_not(pending_requests_.begin(), pending_requests_.end(), is_empty);
-    if (first == pending_requests_.end()) return;
-    flops = SaturatingAdd(flops, first->begin()->second->flops);
+    const Entry* next = NextPending(now);
+    if (next == nullptr) return;
+    flops = SaturatingAdd(flops, next->flops);
     const bool too_much = options_.max_batch_flops > 0 && flops > options_.max_batch_flops;
     if (too_much && !batch.entries.empty()) return;
-    // The node moves as it is: nothing is allocated, so nothing can fail.
-    const auto running = running_requests_.insert(ExtractPending(first->begin()->first));
+    // The node moves as it is, so the entry is always in one of the maps: FailRunning finds it
+    // where memory for `entries` runs short.
+    const auto running = running_requests_.insert(ExtractPending(next->id));
     batch.entries.push_back(running.position->second.get());
   }
 }
 
 void Scheduler::RunBatches() {
   pthread_setname_np(pthread_self(), "attend-batch");
-  for (Batch batch; WaitForBatch(batch); batch = Batch()) {
-    for (EntryPtr& entry : batch.expired) {
-      Drop(std::move(entry), absl::StatusCode::kDeadlineExceeded);
+  for (bool open = true; open;) {
+    Batch batch;
+    try {
+      open = WaitForBatch(batch);
+      DropExpired(batch);
+      if (!batch.entries.empty()) ComputeBatch(batch);
+    } catch (const std::bad_alloc&) {
+      DropExpired(batch);
+      FailRunning();
     }
-    if (!batch.entries.empty()) ComputeBatch(batch);
+  }
+}
+
+void Scheduler::DropExpired(Batch& batch) {
+  for (EntryPtr& entry : batch.expired) {
+    if (entry != nullptr) Drop(std::move(entry), absl::StatusCode::kDeadlineExceeded);
+  }
+}
+
+void Scheduler::FailRunning() {
+  const auto first_running = [this]() -> Entry* {
+    absl::MutexLock lock(&mutex_);
+    return running_requests_.empty() ? nullptr : running_requests_.begin()->second.get();
+  };
+  while (Entry* entry = first_running()) {
+    // One that never started to compute has waited until now.
+    entry->started = std::min(entry->started, clock_.Now());
+    Finish(entry, NoMemory());
   }
 }
 

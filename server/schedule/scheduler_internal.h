@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -30,12 +29,6 @@ inline absl::Status GivenUp(absl::StatusCode reason) {
 
 inline absl::Status NoMemory() {
   return absl::ResourceExhaustedError("the server is short of memory; try again later");
-}
-
-// Saturates: huge requests are refused by size, and must not seem small.
-inline std::int64_t SaturatingAdd(std::int64_t a, std::int64_t b) {
-  std::int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
 }
 
 struct Scheduler::Entry {

@@ -194,6 +194,7 @@ absl::StatusOr<GivenByName> ReadEnvironment(const std::map<std::string, std::str
     const auto setting = settings_by_variable.find(variable);
     if (setting == settings_by_variable.end()) {
       std::vector<std::string> variables;
+      variables.reserve(settings_by_variable.size());
       for (const auto& entry : settings_by_variable) variables.push_back(entry.first);
       return Refuse(variable, absl::StrCat("no such setting", DidYouMean(variable, variables),
                                            "; unset it, or see --help"));

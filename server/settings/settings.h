@@ -43,6 +43,7 @@ struct Settings {
   int max_batch_requests = 64;
   std::int64_t max_batch_flops = 2'000'000'000;
   absl::Duration max_queue_delay = absl::ZeroDuration();
+  absl::Duration max_priority_wait = absl::Seconds(1);
 
   absl::Duration drain_grace = absl::Milliseconds(700);
   absl::Duration drain_timeout = absl::Seconds(10);

@@ -262,7 +262,10 @@ std::vector<SettingRow> ScheduleRows() {
        Ranged("max-queue-delay", kDuration, In(&Settings::max_queue_delay),
               {absl::ZeroDuration(), absl::Minutes(1)},
               "Time that a request waits for others to join its batch; 0 = takes what waits "
-              "already")});
+              "already"),
+       Ranged("max-priority-wait", kDuration, In(&Settings::max_priority_wait),
+              {absl::ZeroDuration(), absl::Hours(24)},
+              "Time after which a waiting request goes before all later ones of any priority")});
 }
 
 std::vector<SettingRow> DrainRows() {
@@ -284,7 +287,7 @@ std::vector<SettingRow> LogRows() {
                                            {"info", LogLevel::kInfo},
                                            {"warning", LogLevel::kWarning},
                                            {"error", LogLevel::kError}},
-                         "Least severe lines to log; each request is a line at debug alone"),
+                         "Least severe lines to log; each Attend call is a line at debug alone"),
                   Choice("log-format", &Settings::log_format,
                          Choices<LogFormat>{{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
                          "Shape of the lines on stderr")});
@@ -355,6 +358,11 @@ absl::Status CheckTogether(const Settings& settings) {
         absl::StrCat("memory-quota-bytes: ", FormatSize(settings.memory_quota_bytes),
                      " cannot hold one message of ", FormatSize(settings.max_message_bytes),
                      "; raise it, or lower max-message-bytes"));
+  }
+  if (settings.max_queued_bytes < settings.max_message_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max-queued-bytes: ", FormatSize(settings.max_queued_bytes), " cannot hold one message of ",
+        FormatSize(settings.max_message_bytes), "; raise it, or lower max-message-bytes"));
   }
   if (settings.drain_grace >= settings.drain_timeout) {
     return absl::InvalidArgumentError(absl::StrCat(

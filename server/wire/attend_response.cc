@@ -9,6 +9,7 @@
 #include "core/base/dtype.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
+#include "server/schedule/saturating_add.h"
 #include "server/wire/duration.h"
 #include "server/wire/tensor.h"
 
@@ -20,11 +21,6 @@ namespace {
 // server's name varies, and the settings keep that short.
 constexpr std::int64_t kEnvelopeBytes = 1024;
 constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
-
-std::int64_t SaturatingAdd(std::int64_t a, std::int64_t b) {
-  std::int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? kHuge : sum;
-}
 
 std::int64_t TensorBytes(DType dtype, const Dims& shape) {
   const absl::StatusOr<std::int64_t> count = CheckedElementCount(shape, "response");

@@ -84,7 +84,7 @@ TEST_F(StatusCodeTest, QueueIsBoundedInBytesToo) {
   const v1::AttendRequest slow_request = SlowRequest();
   // Enough for one with its answer and its working memory (3 times its size), not for two.
   const std::string bytes = std::to_string(5 * slow_request.ByteSizeLong());
-  StartServer({"--max-queued-bytes", bytes});
+  StartServer({"--max-queued-bytes", bytes, "--max-message-bytes", bytes});
   RunningCall slow(channel_, slow_request);
   ASSERT_TRUE(WaitForMetric(kInFlight, 1));
   EXPECT_EQ(Attend(*stub_, slow_request).status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
@@ -95,11 +95,14 @@ TEST_F(StatusCodeTest, QueueIsBoundedInBytesToo) {
 }
 
 TEST_F(StatusCodeTest, WhatCanNeverFitTheQueueIsInvalid) {
-  StartServer({"--max-queued-bytes", "1KiB"});
-  const CallResult refused = Attend(*stub_, RandomRequest({.kv_len = 100}));
+  const v1::AttendRequest request = RandomRequest({.kv_len = 100});
+  // Room for the message, and none for its answer.
+  const std::string bytes = std::to_string(request.ByteSizeLong());
+  StartServer({"--max-queued-bytes", bytes, "--max-message-bytes", bytes});
+  const CallResult refused = Attend(*stub_, request);
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
       << refused.status.error_message();
-  EXPECT_THAT(refused.status.error_message(), HasSubstr("1024"));
+  EXPECT_THAT(refused.status.error_message(), HasSubstr(bytes));
 }
 
 TEST_F(StatusCodeTest, MessagesPastTheLimitAreResourceExhaustedAndSayTheLimit) {  // B1, B4

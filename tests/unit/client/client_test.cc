@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -131,6 +132,18 @@ TEST(ClientTest, CancelOfAFinishedCallDoesNothing) {
   client.reset();
   handle.Cancel();
   CallHandle().Cancel();
+}
+
+TEST(ClientTest, DestructionDoesNotHangOnACallbackThatThrew) {
+  FakeServer server;
+  auto client = Connect(server);
+  absl::Notification called;
+  client->AttendAsync(Step().args, [&called](const absl::StatusOr<AttendResult>&) {
+    called.Notify();
+    throw std::runtime_error("a callback must not throw");
+  });
+  called.WaitForNotification();
+  client.reset();
 }
 
 TEST(ClientTest, DestructionCancelsCallsAndWaitsForTheirCallbacks) {

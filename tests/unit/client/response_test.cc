@@ -59,11 +59,13 @@ TEST(ToServerInfoTest, ReadsEverythingAndSkipsUnknownDTypes) {
   message.add_dtypes(static_cast<v1::DataType>(99));
   message.add_options("causal");
   message.mutable_limits()->set_max_length(12);
+  message.mutable_limits()->set_max_queued_bytes(34);
   const ServerInfo info = ToServerInfo(message);
   EXPECT_EQ(info.cpu_target, "AVX2");
   EXPECT_THAT(info.dtypes, ElementsAre(DType::kFloat16));
   EXPECT_THAT(info.options, ElementsAre("causal"));
   EXPECT_EQ(info.limits.max_length, 12);
+  EXPECT_EQ(info.limits.max_queued_bytes, 34);
 }
 
 }  // namespace

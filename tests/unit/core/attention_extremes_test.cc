@@ -79,6 +79,26 @@ TEST(AttentionExtremes, SinksAtBothEnds) {
   }
 }
 
+TEST(AttentionExtremes, SubnormalSoftcapsGiveNoNaN) {
+  Request request = Uniform(1, {1, 2});
+  request.args.options.softcap = 1e-41f;
+  for (const Answer& answer : BothAnswers(request)) ExpectNear(answer.output, {1.5}, 4e-6, answer);
+}
+
+TEST(AttentionExtremes, AnInfiniteScoreIsNaNWithAndWithoutAMask) {
+  Request request = MakeRequest({.kv_len = 2});
+  request.query = Given({1, 1, 1, 1}, {1e30f});
+  request.key = Given({1, 1, 2, 1}, {1, 1});
+  request.args.options.scale = 1e20f;
+  for (const bool masked : {false, true}) {
+    if (masked) request.boolean_mask = Bools({2}, 1, 1.0);
+    const auto outputs = Compute(*AttentionProblem::Create(request.Args()));
+    ASSERT_TRUE(outputs.ok());
+    EXPECT_TRUE(std::isnan(outputs->output.ToFloats()[0]));
+    EXPECT_TRUE(std::isnan(outputs->lse.ToFloats()[0]));
+  }
+}
+
 TEST(AttentionExtremes, MasksOfTheLargestFiniteNumbers) {
   const float large = std::numeric_limits<float>::max();
   Request request = Uniform(1, {1, 2, 3});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/reference.h"
+#include "core/base/status.h"
 #include "tests/unit/core/attention_test_support.h"
 
 namespace attend::testing {
@@ -575,6 +576,45 @@ TEST(AttentionEmptyRows, FirstKeyTilesExcludedForLateRows) {  // pitfalls A5
   }
   request.additive_mask = Tensor::FromFloats(DType::kFloat32, {600, 600}, mask);
   ExpectMatchesReference(request);
+}
+
+// --- Memory and work ---------------------------------------------------------------------------
+
+TEST(AttentionBounds, WorkingBytesCountItemsWithoutTokens) {
+  Request request = MakeRequest({.batch = 1000, .query_len = 0, .kv_len = 0});
+  const auto problem = AttentionProblem::Create(request.Args());
+  ASSERT_TRUE(problem.ok());
+  EXPECT_GE(WorkingBytes(*problem), 1000 * static_cast<std::int64_t>(sizeof(AttentionItem)));
+}
+
+TEST(AttentionBounds, RefusesMoreBlocksThanCanBeCountedQuickly) {
+  Request request = MakeRequest({.batch = 4096, .query_len = 1, .kv_len = 1});
+  request.key = *Tensor::Zeros(DType::kFloat32, {1, 1, 1 << 19, 1});
+  request.value = request.key;
+  request.blocks = Bools({1, 1, 1, 1 << 13}, 1, 0.5);
+  const auto problem = AttentionProblem::Create(request.Args());
+  ASSERT_FALSE(problem.ok());
+  EXPECT_EQ(GetFieldViolation(problem.status())->field, "options.block_mask.blocks");
+}
+
+TEST(AttentionStop, IsAskedWhileValuesThatAreNotFiniteAreAdded) {
+  Request request = MakeRequest({.query_len = 1, .kv_len = 64});
+  for (std::int64_t i = 0; i < 64; ++i) Poison(request.value, i, 1, kInf);
+  const auto problem = AttentionProblem::Create(request.Args());
+  Outputs outputs(*problem);
+  // Gathering asks three times (keys, values, padding), the tile twice before it adds values.
+  int asked = 0;
+  absl::Status result;
+  AttentionJobHooks hooks;
+  hooks.should_stop = [&] { return ++asked == 6; };
+  hooks.on_finished = [&](absl::Status status) { result = status; };
+  Machine one(1);
+  auto job = MakeAttentionJob(one.engine, *problem, outputs.pointers(*problem), std::move(hooks));
+  ASSERT_TRUE(job.ok());
+  TileJob* const jobs[] = {job->get()};
+  one.executor.Run(jobs);
+  EXPECT_EQ(result.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(asked, 6);
 }
 
 // --- Stopping -----------------------------------------------------------------------------------

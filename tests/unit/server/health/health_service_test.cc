@@ -90,6 +90,17 @@ TEST_F(HealthServiceTest, WatchOfAnUnknownServiceStaysOpen) {
   EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
+TEST_F(HealthServiceTest, RefusesNamesThatWouldFillMemory) {
+  const std::string longest(1024, 'a');
+  HealthCheckResponse response;
+  EXPECT_EQ(Check(longest, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Check(longest + "a", &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  grpc::ClientContext context;
+  const auto watch = stub_->Watch(&context, For(longest + "a"));
+  EXPECT_FALSE(watch->Read(&response));
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(HealthServiceTest, ShutdownEndsWatchesSoThatTheServerStopsAtOnce) {
   grpc::ClientContext context;
   const auto watch = stub_->Watch(&context, For(""));

@@ -43,8 +43,18 @@ TEST_F(ReadyFileTest, ExistsFromWriteToTheEnd) {
 
 TEST_F(ReadyFileTest, RemovesWhatAnEarlierServerLeft) {
   std::ofstream(path_) << "stale";
-  const ReadyFile file(path_);
+  ReadyFile file(path_);
+  file.RemoveStale();
   EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(ReadyFileTest, LeavesAFileThatItNeverWrote) {
+  std::ofstream(path_) << "of another server";
+  {
+    ReadyFile file(path_);
+    file.Remove();
+  }
+  EXPECT_EQ(Read(path_), "of another server");
 }
 
 TEST_F(ReadyFileTest, NamesAPathThatCannotBeWritten) {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "server/schedule/clock.h"
 #include "tests/support/calls.h"
 #include "tests/support/http_get.h"
 #include "tests/support/requests.h"
@@ -79,8 +79,19 @@ TEST_F(ServerProcessTest, WritesWhereItServes) {
   EXPECT_EQ(ready["pid"], getpid());
   EXPECT_EQ(ready["grpc"][0], process->grpc_addresses()[0]);
   EXPECT_EQ(ready["admin"], process->admin_address());
-  process->Drain(absl::Now());
+  process->Drain(MonotonicClock().Now());
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(ServerProcessTest, LeavesTheReadyFileOfTheServerThatHoldsItsPort) {
+  const std::string path = folder_.PathOf("ready.json");
+  const std::string ready_flag = absl::StrCat("--ready-file=", path);
+  const auto process = MustStart({ready_flag});
+  ASSERT_NE(process, nullptr);
+  const auto second =
+      Start({ready_flag, absl::StrCat("--listen=", process->grpc_addresses().front())});
+  ASSERT_FALSE(second.ok());
+  EXPECT_TRUE(std::filesystem::exists(path));
 }
 
 TEST_F(ServerProcessTest, StatusTellsSettingsAndState) {
@@ -146,7 +157,7 @@ TEST_F(ServerProcessTest, DrainServesOnInItsGraceAndThenStopsAtOnce) {
   ASSERT_TRUE(watch->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
 
-  std::thread drain([&process] { process->Drain(absl::Now() + absl::Hours(2)); });
+  std::thread drain([&process] { process->Drain(MonotonicClock().Now() + absl::Hours(2)); });
   ASSERT_TRUE(watch->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(testing::HttpGet(process->admin_address(), "/readyz").status, 503);
@@ -167,7 +178,7 @@ TEST_F(ServerProcessTest, DrainFailsWhatItsDeadlineOvertakes) {
     return testing::HttpGet(process->admin_address(), "/metrics")
                .body.find("attend_batch_requests_count 1") != std::string::npos;
   }));
-  process->Drain(absl::Now() + absl::Milliseconds(500));
+  process->Drain(MonotonicClock().Now() + absl::Milliseconds(500));
   EXPECT_EQ(call.Wait().status.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
@@ -176,7 +187,7 @@ TEST_F(ServerProcessTest, DrainRefusesNewCallsAsUnavailable) {
   ASSERT_NE(process, nullptr);
   const auto stub = v1::AttentionService::NewStub(ChannelTo(*process));
   ASSERT_TRUE(testing::Attend(*stub, testing::RandomRequest()).status.ok());
-  process->Drain(absl::Now() + absl::Seconds(10));
+  process->Drain(MonotonicClock().Now() + absl::Seconds(10));
   EXPECT_EQ(testing::Attend(*stub, testing::RandomRequest()).status.error_code(),
             grpc::StatusCode::UNAVAILABLE);
 }

@@ -1,11 +1,11 @@
 #include "server/process/stop_signals.h"
 
+#include <csignal>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "server/schedule/clock.h"
 
 namespace attend {
 namespace {
@@ -20,11 +20,11 @@ class StopSignalsTest : public ::testing::Test {
 TEST_F(StopSignalsTest, ReportsTheFirstSignal) {
   for (const int signal : {SIGTERM, SIGINT}) {
     StopSignals signals(absl::Hours(1), logger_);
-    const absl::Time before = absl::Now();
+    const absl::Time before = MonotonicClock().Now();
     kill(getpid(), signal);
     const absl::Time first = signals.WaitForFirst();
     EXPECT_GE(first, before);
-    EXPECT_LE(first, absl::Now());
+    EXPECT_LE(first, MonotonicClock().Now());
   }
 }
 

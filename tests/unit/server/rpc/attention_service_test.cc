@@ -84,6 +84,21 @@ TEST_F(AttentionServiceTest, BlamesTheFieldAndServesTheNextCall) {
   EXPECT_EQ(Requests("INVALID_ARGUMENT"), "4");
 }
 
+TEST_F(AttentionServiceTest, LogsALineForEachCallAtDebugAlone) {
+  Start();
+  v1::AttendResponse response;
+  ASSERT_TRUE(Attend(Request(), &response).ok());
+  EXPECT_FALSE(Attend(v1::AttendRequest()).ok());
+  EXPECT_THAT(log_.str(), testing::ContainsRegex(absl::StrCat(
+                              "debug +Attend: OK, batch of 1, queue [0-9.]+ s, compute [0-9.]+ s, ",
+                              response.stats().flops(), " flops\n")));
+  EXPECT_THAT(log_.str(), testing::HasSubstr("Attend: INVALID_ARGUMENT, batch of 0, "));
+  const std::string before = log_.str();
+  logger_->set_level(spdlog::level::info);
+  ASSERT_TRUE(Attend(Request()).ok());
+  EXPECT_EQ(log_.str(), before);
+}
+
 TEST_F(AttentionServiceTest, NamesWhatItDoesNotOffer) {
   Start();
   v1::AttendRequest request = Request();
@@ -95,9 +110,15 @@ TEST_F(AttentionServiceTest, NamesWhatItDoesNotOffer) {
 
   grpc::ClientContext estimate;
   v1::Cost cost;
-  EXPECT_EQ(stub_->Estimate(&estimate, Request(), &cost).error_code(), StatusCode::UNIMPLEMENTED);
+  const grpc::Status no_estimate = stub_->Estimate(&estimate, Request(), &cost);
+  EXPECT_EQ(no_estimate.error_code(), StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(no_estimate.error_message(), testing::HasSubstr("Estimate is not offered"));
+  EXPECT_EQ(Requests("UNIMPLEMENTED", "Estimate"), "1");
   grpc::ClientContext stream;
-  EXPECT_EQ(stub_->AttendStream(&stream)->Finish().error_code(), StatusCode::UNIMPLEMENTED);
+  const grpc::Status no_stream = stub_->AttendStream(&stream)->Finish();
+  EXPECT_EQ(no_stream.error_code(), StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(no_stream.error_message(), testing::HasSubstr("AttendStream is not offered"));
+  EXPECT_EQ(Requests("UNIMPLEMENTED", "AttendStream"), "1");
 }
 
 TEST_F(AttentionServiceTest, RefusesAnAnswerThatNoMessageCanHold) {

@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include "core/attention/attention.h"
 #include "core/base/tensor.h"
 #include "core/executor/executor.h"
+#include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/attention_service.h"
 #include "server/rpc/server_info.h"
@@ -40,6 +42,7 @@ class RpcTest : public testing::Test {
         AttentionServiceOptions{.scheduler = scheduler_.get(),
                                 .metrics = &metrics_,
                                 .clock = &clock_,
+                                .logger = logger_,
                                 .limits = {},
                                 .max_message_bytes = max_message_bytes,
                                 .info = MakeServerInfo({.server_name = "test-server"})});
@@ -105,6 +108,9 @@ class RpcTest : public testing::Test {
         absl::StrCat("attend_requests_total{code=\"", code, "\",method=\"", method, "\"}"));
   }
 
+  // Read it once the calls have been answered.
+  std::ostringstream log_;
+  const Logger logger_ = MakeStreamLogger(spdlog::level::debug, LogLines::kText, log_);
   MonotonicClock clock_;
   Executor executor_;
   AttentionEngine engine_;

@@ -1,10 +1,13 @@
 // How batches form, and how the requests in them end.
 #include "server/schedule/scheduler.h"
 
+#include <atomic>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -171,6 +174,74 @@ TEST_F(SchedulerTest, TakesPrioritiesInOrderAndFirstComeWithinEach) {
               ElementsAre("high 1", "high 2", "normal 1", "normal 2", "low 1", "low 2"));
 }
 
+TEST_F(SchedulerTest, TakesWhatWaitedLongBeforeAllThatCameLater) {
+  Start({.max_batch_requests = 1, .max_priority_wait = absl::Seconds(1)});
+  Plug plug;
+  Hold(plug);
+  Order order;
+  TestRequest old_low, old_high, low, high;
+  old_low.priority = low.priority = Priority::kLow;
+  old_high.priority = high.priority = Priority::kHigh;
+  const auto submit = [&](TestRequest& request, const char* name) {
+    order.Watch(request, name);
+    SubmitOk(request);
+  };
+  submit(old_low, "old low");
+  submit(old_high, "old high");
+  clock_.Advance(absl::Milliseconds(1));
+  submit(low, "low");
+  submit(high, "high");
+  clock_.Advance(absl::Milliseconds(999));
+  plug.LetGo();
+  for (TestRequest* request : {&old_low, &old_high, &low, &high}) {
+    EXPECT_TRUE(request->status().ok());
+  }
+  EXPECT_THAT(order.names(), ElementsAre("old low", "old high", "high", "low"));
+}
+
+// Runs out of memory where the batch thread asks for the time, which it does all along a batch.
+class ForgetfulClock final : public Clock {
+ public:
+  absl::Time Now() const override {
+    if (std::this_thread::get_id() != owner_ && --calls_left_ == 0) throw std::bad_alloc();
+    return clock_.Now();
+  }
+
+  bool AwaitUntil(absl::Mutex& mutex, const absl::Condition& condition, absl::Time deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) override {
+    return clock_.AwaitUntil(mutex, condition, deadline);
+  }
+
+  void FailCall(int number) { calls_left_ = number; }
+
+ private:
+  const std::thread::id owner_ = std::this_thread::get_id();
+  mutable std::atomic<int> calls_left_{0};
+  MonotonicClock clock_;
+};
+
+TEST_F(SchedulerTest, OutlivesAShortageOfMemoryAnywhereInABatch) {
+  ForgetfulClock clock;
+  const auto scheduler = Scheduler::Create({}, engine_, executor_, clock, metrics_);
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+  int failed = 0;
+  // To see what expired, to see whether to start, to fill the batch, and when it starts.
+  for (int call = 1; call <= 4; ++call) {
+    clock.FailCall(call);
+    TestRequest request;
+    std::unique_ptr<AttentionTask> task = request.Task(clock);
+    request.taken = (*scheduler)->Submit(task).ok();
+    ASSERT_TRUE(request.taken);
+    if (absl::IsResourceExhausted(request.status())) {
+      ++failed;
+    } else {
+      EXPECT_TRUE(request.status().ok()) << request.status();
+    }
+    EXPECT_EQ(request.answers, 1);
+  }
+  EXPECT_EQ(failed, 1);  // before the batch is formed, the request merely waits on
+}
+
 TEST_F(SchedulerTest, AnswersASmallRequestBeforeALargeOneOfItsBatch) {
   Start();
   Plug plug;
@@ -273,12 +344,13 @@ TEST_P(BadOptionsTest, AreRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadOptionsTest,
-    testing::Values(std::pair(SchedulerOptions{.max_queued_requests = 0}, "max_queued_requests"),
-                    std::pair(SchedulerOptions{.max_queued_bytes = 0}, "max_queued_bytes"),
-                    std::pair(SchedulerOptions{.max_batch_requests = 0}, "max_batch_requests"),
-                    std::pair(SchedulerOptions{.max_batch_flops = -1}, "max_batch_flops"),
-                    std::pair(SchedulerOptions{.max_queue_delay = -absl::Seconds(1)},
-                              "max_queue_delay")),
+    testing::Values(
+        std::pair(SchedulerOptions{.max_queued_requests = 0}, "max_queued_requests"),
+        std::pair(SchedulerOptions{.max_queued_bytes = 0}, "max_queued_bytes"),
+        std::pair(SchedulerOptions{.max_batch_requests = 0}, "max_batch_requests"),
+        std::pair(SchedulerOptions{.max_batch_flops = -1}, "max_batch_flops"),
+        std::pair(SchedulerOptions{.max_queue_delay = -absl::Seconds(1)}, "max_queue_delay"),
+        std::pair(SchedulerOptions{.max_priority_wait = -absl::Seconds(1)}, "max_priority_wait")),
     [](const auto& param_info) { return param_info.param.second; });
 
 }  // namespace
