@@ -102,16 +102,17 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return Enter(Place::kTensor); }
 
   bool number_unsigned(std::uint64_t value) override {
-    Entry* entry = header_.entries.empty() ? nullptr : &header_.entries.back();
+    if (header_.entries.empty()) return Unexpected("a number");
+    Entry& entry = header_.entries.back();
     if (place_ == Place::kShape) {
-      if (value > INT64_MAX || entry->shape->size() == kMaxRank) {
-        return Fail(TensorError(entry->name, "expected a shape of at most 64 sizes below 2^63"));
+      if (value > INT64_MAX || entry.shape->size() == kMaxRank) {
+        return Fail(TensorError(entry.name, "expected a shape of at most 64 sizes below 2^63"));
       }
-      entry->shape->push_back(static_cast<std::int64_t>(value));
+      entry.shape->push_back(static_cast<std::int64_t>(value));
       return true;
     }
-    if (place_ != Place::kOffsets || entry->offsets->size() == 2) return Unexpected("a number");
-    entry->offsets->push_back(value);
+    if (place_ != Place::kOffsets || entry.offsets->size() == 2) return Unexpected("a number");
+    entry.offsets->push_back(value);
     return true;
   }
 

@@ -106,8 +106,10 @@ class AdminServer::Impl {
         "max_request_size", "16384",         nullptr};
     mg_init_data init{&callbacks, nullptr, options.data()};
     std::array<char, 256> text{};
-    unsigned code = 0;
-    mg_error_data error{&code, text.data(), text.size()};
+    // By name: CivetWeb 1.15 and 1.16 differ in the other members, which may stay empty.
+    mg_error_data error{};
+    error.text = text.data();
+    error.text_buffer_size = text.size();
     context_ = mg_start2(&init, &error);
     if (context_ == nullptr) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", text.data()));
