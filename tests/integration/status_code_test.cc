@@ -21,6 +21,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr char kInFlight[] = "attend_in_flight_requests";
+// A call is in flight before it is admitted; once its batch is formed, it holds its place.
+constexpr char kBatches[] = "attend_batch_requests_count";
 
 std::string Dropped(const std::string& reason) {
   return "attend_dropped_total{reason=\"" + reason + "\"}";
@@ -64,7 +66,7 @@ class StatusCodeTest : public ::testing::Test {
 TEST_F(StatusCodeTest, FullQueueIsResourceExhaustedWithRetryAdvice) {  // B37
   StartServer({"--max-queued-requests", "1"});
   RunningCall slow(channel_, SlowRequest());
-  ASSERT_TRUE(WaitForMetric(kInFlight, 1));
+  ASSERT_TRUE(WaitForMetric(kBatches, 1));
 
   const CallResult refused = Attend(*stub_, RandomRequest());
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
@@ -86,7 +88,7 @@ TEST_F(StatusCodeTest, QueueIsBoundedInBytesToo) {
   const std::string bytes = std::to_string(5 * slow_request.ByteSizeLong());
   StartServer({"--max-queued-bytes", bytes, "--max-message-bytes", bytes});
   RunningCall slow(channel_, slow_request);
-  ASSERT_TRUE(WaitForMetric(kInFlight, 1));
+  ASSERT_TRUE(WaitForMetric(kBatches, 1));
   EXPECT_EQ(Attend(*stub_, slow_request).status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   slow.Cancel();
   slow.Wait();
