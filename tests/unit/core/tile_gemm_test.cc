@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/barrier.h"
 #include "core/base/aligned_buffer.h"
 
@@ -66,8 +65,6 @@ void Multiply(const TileGemmShape& shape, Matrix& a, Matrix& b, Matrix& c) {
   ASSERT_TRUE(runner.Run(**gemm, a.data(), b.data(), c.data()).ok());
 }
 
-class TileGemmTest : public ::testing::TestWithParam<TileGemmShape> {};
-
 // The shapes that attention uses (heights of 16 and 64, key tiles of 64 to 512, dims in steps of
 // 16), and some that it does not.
 std::vector<TileGemmShape> Shapes() {
@@ -93,14 +90,16 @@ std::vector<TileGemmShape> Shapes() {
   return shapes;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, TileGemmTest, ::testing::ValuesIn(Shapes()), [](const auto& test) {
-  const TileGemmShape& s = test.param;
-  return absl::StrCat("m", s.m, "_n", s.n, "_k", s.k, s.transpose_b ? "_transposed" : "",
-                      s.accumulate ? "_accumulated" : "");
-});
+// Runs `check` for every shape.
+template <typename Check>
+void ForEveryShape(Check check) {
+  for (const TileGemmShape& shape : Shapes()) {
+    SCOPED_TRACE(::testing::PrintToString(shape));
+    check(shape);
+  }
+}
 
-TEST_P(TileGemmTest, EqualsTheSumOfProducts) {
-  const TileGemmShape s = GetParam();
+void ExpectSumsOfProducts(const TileGemmShape& s) {
   Matrix a(s.m, s.k, 1);
   Matrix b = MakeB(s);
   Matrix c(s.m, s.n, 3);  // is overwritten, unless accumulated to
@@ -121,9 +120,9 @@ TEST_P(TileGemmTest, EqualsTheSumOfProducts) {
     }
   }
 }
+TEST(TileGemm, EqualsTheSumOfProducts) { ForEveryShape(ExpectSumsOfProducts); }
 
-TEST_P(TileGemmTest, RowsHaveTheSameBitsAtEveryPlace) {
-  const TileGemmShape s = GetParam();
+void ExpectSameBitsAtEveryPlace(const TileGemmShape& s) {
   Matrix a(s.m, s.k, 1);
   Matrix moved(s.m, s.k, 1);
   Matrix b = MakeB(s);
@@ -139,9 +138,9 @@ TEST_P(TileGemmTest, RowsHaveTheSameBitsAtEveryPlace) {
     EXPECT_TRUE(d.RowEquals(r, c, (r * 5 + 3) % s.m)) << r;
   }
 }
+TEST(TileGemm, RowsHaveTheSameBitsAtEveryPlace) { ForEveryShape(ExpectSameBitsAtEveryPlace); }
 
-TEST_P(TileGemmTest, RowsHaveTheSameBitsWhateverTheirNeighboursAre) {
-  const TileGemmShape s = GetParam();
+void ExpectSameBitsWhateverTheNeighbours(const TileGemmShape& s) {
   Matrix a(s.m, s.k, 1);
   Matrix b = MakeB(s);
   Matrix c(s.m, s.n, 3);
@@ -158,9 +157,11 @@ TEST_P(TileGemmTest, RowsHaveTheSameBitsWhateverTheirNeighboursAre) {
     }
   }
 }
+TEST(TileGemm, RowsHaveTheSameBitsWhateverTheirNeighboursAre) {
+  ForEveryShape(ExpectSameBitsWhateverTheNeighbours);
+}
 
-TEST_P(TileGemmTest, ANaNStaysInItsRow) {
-  const TileGemmShape s = GetParam();
+void ExpectANaNToStayInItsRow(const TileGemmShape& s) {
   Matrix a(s.m, s.k, 1);
   Matrix b = MakeB(s);
   Matrix c(s.m, s.n, 3);
@@ -177,6 +178,7 @@ TEST_P(TileGemmTest, ANaNStaysInItsRow) {
     for (std::int64_t j = 0; j < s.n; ++j) EXPECT_TRUE(std::isnan(d.at(r, j))) << j;
   }
 }
+TEST(TileGemm, ANaNStaysInItsRow) { ForEveryShape(ExpectANaNToStayInItsRow); }
 
 TEST(TileGemmCache, MakesEachShapeOnce) {
   TileGemmCache cache;
