@@ -30,7 +30,7 @@ std::optional<float> Case::number(const std::string& attribute) const {
 }
 
 std::string CaseFolder() {
-  const char* of_environment = std::getenv("ATTEND_SHARED_DIR");
+  const char* of_environment = std::getenv("ATTEND_TEST_SHARED_DIR");
   const std::string shared = of_environment != nullptr ? of_environment : ATTEND_SHARED_DIR;
   return shared.empty() ? "" : shared + "/cases";
 }

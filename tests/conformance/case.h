@@ -28,7 +28,8 @@ struct Case {
   std::optional<float> number(const std::string& attribute) const;
 };
 
-// The folder "cases" of ATTEND_SHARED_DIR (of the environment, else of the build); empty if unset.
+// The folder "cases" of ATTEND_TEST_SHARED_DIR in the environment, else of ATTEND_SHARED_DIR in the
+// build; empty if neither is set.
 std::string CaseFolder();
 
 // Paths of all case files below CaseFolder(), sorted; empty if there is no such folder.

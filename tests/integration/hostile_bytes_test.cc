@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/calls.h"
 #include "tests/support/requests.h"
-#include "tests/support/server_process.h"
+#include "tests/support/server_fixture.h"
 
 namespace attend::testing {
 namespace {
@@ -17,26 +17,9 @@ using ::testing::AnyOf;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-class HostileBytesTest : public ::testing::Test {
+class HostileBytesTest : public ServerTest {
  protected:
-  void SetUp() override {
-    server_ = ServerProcess::Start();
-    ASSERT_NE(server_, nullptr);
-    channel_ = NewChannel(server_->tcp_target());
-    stub_ = v1::AttentionService::NewStub(channel_);
-  }
-  void TearDown() override {
-    stub_.reset();
-    channel_.reset();
-    if (server_ != nullptr) server_->StopAndExpectSuccess();
-  }
-
-  void ExpectServes() {
-    const v1::AttendRequest request = RandomRequest();
-    const CallResult result = Attend(*stub_, request);
-    ASSERT_TRUE(result.status.ok()) << result.status.error_message();
-    ExpectMatchesReference(request, result.response);
-  }
+  void SetUp() override { StartServer(); }
 
   // Sends raw bytes to a method by its full name.
   grpc::Status Send(const std::string& method, const std::string& bytes) {
@@ -54,10 +37,6 @@ class HostileBytesTest : public ::testing::Test {
     ended.WaitForNotification();
     return status;
   }
-
-  std::unique_ptr<ServerProcess> server_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::AttentionService::Stub> stub_;
 };
 
 TEST_F(HostileBytesTest, CompressedBombIsRefusedAtNoCost) {

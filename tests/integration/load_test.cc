@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/calls.h"
 #include "tests/support/requests.h"
-#include "tests/support/server_process.h"
+#include "tests/support/server_fixture.h"
 
 namespace attend::testing {
 namespace {
@@ -18,28 +18,11 @@ using ::testing::AnyOf;
 
 constexpr char kInFlight[] = "attend_in_flight_requests";
 
-class LoadTest : public ::testing::Test {
+class LoadTest : public ServerTest {
  protected:
-  void StartServer(const std::vector<std::string>& arguments = {}) {
-    server_ = ServerProcess::Start(arguments);
-    ASSERT_NE(server_, nullptr);
-    channel_ = NewChannel(server_->tcp_target());
-    stub_ = v1::AttentionService::NewStub(channel_);
-  }
-
-  void TearDown() override {
-    stub_.reset();
-    channel_.reset();
-    if (server_ != nullptr) server_->StopAndExpectSuccess();
-  }
-
   std::unique_ptr<RunningCall> StartCall(const v1::AttendRequest& request) {
     return std::make_unique<RunningCall>(channel_, request);
   }
-
-  std::unique_ptr<ServerProcess> server_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::AttentionService::Stub> stub_;
 };
 
 // A delay that never ends within the test: what is answered was not waiting for it.
@@ -67,7 +50,7 @@ TEST_F(LoadTest, BadRequestFailsAloneAndAtOnce) {  // B46
   v1::AttendRequest bad = good;
   bad.mutable_value()->mutable_data()->pop_back();
   const auto first = StartCall(good);
-  ASSERT_TRUE(WaitUntil([&] { return server_->Metric("attend_queue_depth") == 1; }));
+  ASSERT_TRUE(WaitForMetric("attend_queue_depth", 1));
   EXPECT_EQ(Attend(*stub_, bad).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   const auto second = StartCall(good);
   ExpectMatchesReference(good, first->Wait().response);
@@ -91,7 +74,7 @@ TEST_F(LoadTest, DeadlinesAndCancelsThatRaceWithAnswersHarmNothing) {  // B28
                         grpc::StatusCode::CANCELLED));
     }
   }
-  EXPECT_TRUE(WaitUntil([&] { return server_->Metric(kInFlight) == 0; }));
+  EXPECT_TRUE(WaitForMetric(kInFlight, 0));
   EXPECT_EQ(server_->Metric("attend_queue_depth"), 0);
   ExpectMatchesReference(request, Attend(*stub_, request).response);
 }

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/calls.h"
 #include "tests/support/requests.h"
-#include "tests/support/server_process.h"
+#include "tests/support/server_fixture.h"
 
 namespace attend::testing {
 namespace {
@@ -32,36 +32,7 @@ std::string Ended(const std::string& code) {
   return "attend_requests_total{code=\"" + code + "\",method=\"Attend\"}";
 }
 
-class StatusCodeTest : public ::testing::Test {
- protected:
-  void StartServer(const std::vector<std::string>& arguments = {}) {
-    server_ = ServerProcess::Start(arguments);
-    ASSERT_NE(server_, nullptr);
-    channel_ = NewChannel(server_->tcp_target());
-    stub_ = v1::AttentionService::NewStub(channel_);
-  }
-
-  void TearDown() override {
-    stub_.reset();
-    channel_.reset();
-    if (server_ != nullptr && server_->process().Running()) server_->StopAndExpectSuccess();
-  }
-
-  bool WaitForMetric(const std::string& series, double value) {
-    return WaitUntil([&] { return server_->Metric(series) == value; });
-  }
-
-  void ExpectServes() {
-    const v1::AttendRequest request = RandomRequest();
-    const CallResult result = Attend(*stub_, request);
-    ASSERT_TRUE(result.status.ok()) << result.status.error_message();
-    ExpectMatchesReference(request, result.response);
-  }
-
-  std::unique_ptr<ServerProcess> server_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::AttentionService::Stub> stub_;
-};
+using StatusCodeTest = ServerTest;
 
 TEST_F(StatusCodeTest, FullQueueIsResourceExhaustedWithRetryAdvice) {  // B37
   StartServer({"--max-queued-requests", "1"});

@@ -2,42 +2,23 @@
 
 #include <cmath>
 #include <random>
+#include <string>
 
 namespace attend::testing {
 
+// By name, so that a test does not repeat the tables that it tests.
 v1::DataType ToProto(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return v1::DATA_TYPE_FLOAT32;
-    case DType::kBFloat16:
-      return v1::DATA_TYPE_BFLOAT16;
-    case DType::kFloat16:
-      return v1::DATA_TYPE_FLOAT16;
-    case DType::kBool:
-      return v1::DATA_TYPE_BOOL;
-    case DType::kInt8:
-      return v1::DATA_TYPE_INT8;
-    case DType::kInt64:
-      return v1::DATA_TYPE_INT64;
-  }
-  return v1::DATA_TYPE_UNSPECIFIED;
+  v1::DataType message = v1::DATA_TYPE_UNSPECIFIED;
+  v1::DataType_Parse("DATA_TYPE_" + std::string(Name(dtype)), &message);
+  return message;
 }
 
 DType FromProto(v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DATA_TYPE_BFLOAT16:
-      return DType::kBFloat16;
-    case v1::DATA_TYPE_FLOAT16:
-      return DType::kFloat16;
-    case v1::DATA_TYPE_BOOL:
-      return DType::kBool;
-    case v1::DATA_TYPE_INT8:
-      return DType::kInt8;
-    case v1::DATA_TYPE_INT64:
-      return DType::kInt64;
-    default:
-      return DType::kFloat32;
+  for (const DType candidate :
+       {DType::kBFloat16, DType::kFloat16, DType::kBool, DType::kInt8, DType::kInt64}) {
+    if (ToProto(candidate) == dtype) return candidate;
   }
+  return DType::kFloat32;
 }
 
 v1::Tensor ToProto(const Tensor& tensor) {

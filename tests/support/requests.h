@@ -13,6 +13,7 @@
 namespace attend::testing {
 
 v1::DataType ToProto(DType dtype);
+// FLOAT32 for what is no type: tests send such on purpose.
 DType FromProto(v1::DataType dtype);
 
 // A message with the tensor's elements.

@@ -8,6 +8,7 @@
 #include "attend/v1/error.pb.h"
 #include "core/base/reference.h"
 #include "core/base/status.h"
+#include "tests/support/requests.h"
 
 namespace attend {
 
@@ -15,67 +16,9 @@ namespace {
 
 constexpr const char* kServiceName = "attend.v1.AttentionService";
 
-DType FromProto(v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DATA_TYPE_BFLOAT16:
-      return DType::kBFloat16;
-    case v1::DATA_TYPE_FLOAT16:
-      return DType::kFloat16;
-    case v1::DATA_TYPE_BOOL:
-      return DType::kBool;
-    default:
-      return DType::kFloat32;
-  }
-}
-
-TensorView View(const v1::Tensor& tensor) {
-  return TensorView::Dense(FromProto(tensor.dtype()),
-                           Dims(tensor.shape().begin(), tensor.shape().end()),
-                           reinterpret_cast<const std::byte*>(tensor.data().data()));
-}
-
-AttentionOptions Options(const v1::AttentionOptions& message) {
-  AttentionOptions options;
-  if (message.has_scale()) options.scale = message.scale();
-  options.softcap = message.softcap();
-  options.causal = message.causal();
-  options.alignment = static_cast<Alignment>(message.alignment() - v1::ALIGNMENT_FIRST);
-  options.query_offsets.assign(message.query_offsets().begin(), message.query_offsets().end());
-  if (message.has_window_left()) options.window_left = message.window_left();
-  if (message.has_window_right()) options.window_right = message.window_right();
-  if (message.has_alibi_slopes()) options.alibi_slopes = View(message.alibi_slopes());
-  if (message.has_sinks()) options.sinks = View(message.sinks());
-  return options;
-}
-
-AttentionArgs Args(const v1::AttendRequest& request) {
-  AttentionArgs args;
-  args.options = Options(request.options());
-  args.layout = static_cast<Layout>(request.layout() - v1::LAYOUT_BATCH_HEADS_LENGTH);
-  args.query_lengths.assign(request.query_lengths().begin(), request.query_lengths().end());
-  args.kv_lengths.assign(request.kv_lengths().begin(), request.kv_lengths().end());
-  if (request.has_boolean_mask()) args.boolean_mask = View(request.boolean_mask());
-  if (request.has_additive_mask()) args.additive_mask = View(request.additive_mask());
-  args.query = View(request.query());
-  args.key = View(request.key());
-  args.value = View(request.value());
-  if (request.output().dtype() != v1::DATA_TYPE_UNSPECIFIED) {
-    args.output.dtype = FromProto(request.output().dtype());
-  }
-  args.output.lse = request.output().lse();
-  args.output.weights = request.output().weights();
-  args.output.scores = static_cast<ScoreStage>(request.output().scores());
-  return args;
-}
-
 void Store(const std::vector<double>& values, const Dims& shape, DType dtype, v1::Tensor* tensor) {
   const std::vector<float> floats(values.begin(), values.end());
-  const Tensor rounded = Tensor::FromFloats(dtype, shape, floats);
-  tensor->set_dtype(dtype == DType::kBFloat16  ? v1::DATA_TYPE_BFLOAT16
-                    : dtype == DType::kFloat16 ? v1::DATA_TYPE_FLOAT16
-                                               : v1::DATA_TYPE_FLOAT32);
-  tensor->mutable_shape()->Add(shape.begin(), shape.end());
-  tensor->set_data(rounded.data.data(), rounded.data.size());
+  *tensor = testing::ToProto(Tensor::FromFloats(dtype, shape, floats));
 }
 
 // As the real server puts an error into the trailers.
@@ -97,7 +40,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 }
 
 grpc::Status Compute(const v1::AttendRequest& request, v1::AttendResponse* response) {
-  const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Create(Args(request));
+  const absl::StatusOr<AttentionProblem> problem =
+      AttentionProblem::Create(testing::ToArgs(request));
   if (!problem.ok()) return ToGrpc(problem.status());
   const ReferenceResult result = ReferenceAttention(*problem);
   Store(result.output, problem->output_shape(), problem->output_dtype(),

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/core/attention_test_support.h"
+#include "tests/unit/core/attention_check.h"
 
 namespace attend::testing {
 namespace {
@@ -165,47 +165,8 @@ class RequestMaker {
   bool packed_ = false;
 };
 
-// Each of the same kind as expected, and within bound(index) where finite.
-template <typename Bound>
-void ExpectClose(const char* what, const Tensor& tensor, const std::vector<double>& expected,
-                 Bound bound) {
-  const std::vector<float> actual = tensor.ToFloats();
-  ASSERT_EQ(actual.size(), expected.size()) << what;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (std::isnan(expected[i])) {
-      ASSERT_TRUE(std::isnan(actual[i])) << what << "[" << i << "] " << actual[i];
-    } else if (std::isinf(expected[i])) {
-      ASSERT_EQ(actual[i], expected[i]) << what << "[" << i << "]";
-    } else {
-      ASSERT_NEAR(actual[i], expected[i], bound(i)) << what << "[" << i << "]";
-    }
-  }
-}
-
-double RoundingOf(DType dtype) {
-  return dtype == DType::kFloat32 ? 0 : dtype == DType::kBFloat16 ? 0x1p-8 : 0x1p-11;
-}
-
-// Scores here are a few tens at most, where unit variance has a few: the bound is ten times
-// design.md's.
-constexpr double kBound = 2e-5;
-
-void ExpectMatches(const AttentionProblem& problem) {
-  const ReferenceResult expected = ReferenceAttention(problem);
-  const auto outputs = Compute(problem);
-  ASSERT_TRUE(outputs.ok()) << outputs.status();
-  const double rounding = RoundingOf(problem.output_dtype());
-  ExpectClose("output", outputs->output, expected.output, [&](std::size_t i) {
-    // The last term: results that are subnormal in FLOAT16.
-    return kBound * expected.magnitude[i] + rounding * std::abs(expected.output[i]) + 0x1p-25;
-  });
-  ExpectClose("lse", outputs->lse, expected.lse,
-              [&](std::size_t i) { return kBound * (1 + std::abs(expected.lse[i])); });
-  ExpectClose("weights", outputs->weights, expected.weights,
-              [&](std::size_t i) { return 2 * kBound * expected.weights[i] + 1e-30; });
-  ExpectClose("scores", outputs->scores, expected.scores,
-              [&](std::size_t i) { return kBound * (1 + std::abs(expected.scores[i])); });
-}
+// Scores here are a few tens at most, where unit variance has a few.
+constexpr double kWiden = 10;
 
 class AttentionCombinations : public ::testing::TestWithParam<int> {};
 
@@ -214,9 +175,7 @@ TEST_P(AttentionCombinations, MatchReference) {
     const auto seed = static_cast<std::uint32_t>(GetParam() * 20 + i);
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Request request = RequestMaker(seed).Make();
-    const auto problem = AttentionProblem::Create(request.Args());
-    ASSERT_TRUE(problem.ok()) << problem.status();
-    ExpectMatches(*problem);
+    ExpectMatchesReference(request, kWiden);
     ASSERT_FALSE(HasFailure());
   }
 }
