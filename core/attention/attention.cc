@@ -44,7 +44,6 @@ void AttentionEngine::Warm() {
         // A failure is not lost: the first request of the shape meets it again and reports it.
         (void)impl_->gemms().Get({.m = m, .n = n, .k = dim, .transpose_b = true});
         (void)impl_->gemms().Get({.m = m, .n = dim, .k = n});
-        (void)impl_->gemms().Get({.m = m, .n = dim, .k = n, .accumulate = true});
       }
     }
   }
@@ -78,8 +77,8 @@ class AttentionJob : public TileJob {
         problem_(problem),
         outputs_(outputs),
         hooks_(std::move(hooks)),
-        keys_(problem, &AttentionItem::key),
-        values_(problem, &AttentionItem::value),
+        keys_(problem, &AttentionItem::key, engine_.gemms().FormOfB(/*transpose_b=*/true)),
+        values_(problem, &AttentionItem::value, engine_.gemms().FormOfB(/*transpose_b=*/false)),
         context_{problem_, keys_, values_, outputs_, engine_.gemms(), hooks_.should_stop} {
     first_tile_.push_back(0);
     for (const AttentionItem& item : problem_.items()) {
@@ -104,8 +103,12 @@ class AttentionJob : public TileJob {
     if (hooks_.should_stop && hooks_.should_stop()) {
       return Stop(absl::CancelledError("the request was given up"));
     }
-    if (stage == 0) return Prepare(unit);
-    RunTile(unit, engine_.scratch(worker));
+    TileScratch& scratch = engine_.scratch(worker);
+    if (!scratch.Reserve(keys_.padded_dim(), values_.padded_dim())) {
+      return Stop(absl::ResourceExhaustedError("no memory for a worker's scratch"));
+    }
+    if (stage == 0) return Prepare(unit, scratch);
+    RunTile(unit, scratch);
   }
 
   void Finish() override {
@@ -120,10 +123,10 @@ class AttentionJob : public TileJob {
   }
 
  private:
-  void Prepare(std::int64_t unit) {
-    if (unit < keys_.num_units()) return keys_.RunUnit(unit);
+  void Prepare(std::int64_t unit, TileScratch& scratch) {
+    if (unit < keys_.num_units()) return keys_.RunUnit(unit, scratch.query.data());
     unit -= keys_.num_units();
-    if (unit < values_.num_units()) return values_.RunUnit(unit);
+    if (unit < values_.num_units()) return values_.RunUnit(unit, scratch.output.data());
     FillPadding(unit - values_.num_units());
   }
 
@@ -155,9 +158,6 @@ class AttentionJob : public TileJob {
   }
 
   void RunTile(std::int64_t unit, TileScratch& scratch) {
-    if (!scratch.Reserve(keys_.padded_dim(), values_.padded_dim())) {
-      return Stop(absl::ResourceExhaustedError("no memory for a worker's scratch"));
-    }
     const auto after = std::upper_bound(first_tile_.begin(), first_tile_.end(), unit);
     const std::int64_t item = after - first_tile_.begin() - 1;
     const std::int64_t tiles = (first_tile_[item + 1] - first_tile_[item]) / problem_.kv_heads();

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "core/simd/convert.h"
+#include "core/simd/pack.h"
 
 namespace attend {
 
@@ -54,8 +55,9 @@ bool LoadStridedRow(const TensorView& view, std::int64_t head, std::int64_t row,
   return finite;
 }
 
-GatheredRows::GatheredRows(const AttentionProblem& problem, TensorView AttentionItem::*which)
-    : heads_(problem.kv_heads()), shared_(ItemsShare(problem, which)) {
+GatheredRows::GatheredRows(const AttentionProblem& problem, TensorView AttentionItem::*which,
+                           RowForm form)
+    : form_(form), heads_(problem.kv_heads()), shared_(ItemsShare(problem, which)) {
   for (TensorView& view : SourceViews(problem, which)) {
     Source source{
         .view = view, .padded_length = RoundUp(view.shape[1], kKeyStep), .first_row = total_rows_};
@@ -100,20 +102,28 @@ bool GatheredRows::Allocate() {
   return buffer_.ok();
 }
 
-void GatheredRows::RunUnit(std::int64_t unit) {
+void GatheredRows::RunUnit(std::int64_t unit, float* block) {
   const auto [source_index, head, begin] = units_[unit];
   const Source& source = sources_[source_index];
-  const std::int64_t length = source.view.shape[1];
   const std::int64_t end = std::min(begin + kRowsPerUnit, source.padded_length);
-  for (std::int64_t row = begin; row < end; ++row) {
-    const std::int64_t index = RowIndex(source, head, row);
-    float* target = buffer_.data() + index * padded_dim_;
-    const std::int64_t filled = row < length ? dim_ : 0;
-    std::fill(target + filled, target + padded_dim_, 0.0f);
-    if (filled > 0 && !LoadStridedRow(source.view, head, row, dim_, target)) {
-      ZeroNonFinite(target, dim_);
-      non_finite_[index / kKeyStep] = 1;
+  for (std::int64_t row = begin; row < end; row += kRowBlock) {
+    float* const target = buffer_.data() + RowIndex(source, head, row) * padded_dim_;
+    float* const rows = form_ == RowForm::kDense ? target : block;
+    for (std::int64_t i = 0; i < kRowBlock; ++i) {
+      GatherRow(source, head, row + i, rows + i * padded_dim_);
     }
+    if (rows != target) PackRows(form_, padded_dim_, rows, target);
+  }
+}
+
+// One row, dense.
+void GatheredRows::GatherRow(const Source& source, std::int64_t head, std::int64_t row,
+                             float* target) {
+  const std::int64_t filled = row < source.view.shape[1] ? dim_ : 0;
+  std::fill(target + filled, target + padded_dim_, 0.0f);
+  if (filled > 0 && !LoadStridedRow(source.view, head, row, dim_, target)) {
+    ZeroNonFinite(target, dim_);
+    non_finite_[RowIndex(source, head, row) / kKeyStep] = 1;
   }
 }
 

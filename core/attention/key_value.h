@@ -7,6 +7,7 @@
 
 #include "core/base/aligned_buffer.h"
 #include "core/base/attention_problem.h"
+#include "core/base/row_form.h"
 
 namespace attend {
 
@@ -20,9 +21,9 @@ constexpr std::int64_t RoundUp(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// The rows of one tensor (keys or values) of all items, in the one form that the kernel reads:
-// float32, dense [rows, padded_dim], zeros in the padding, and zeros in place of what is not
-// finite. Whoever sees a row that is flagged asks for the row as it came.
+// The rows of one tensor (keys or values) of all items, as the kernel reads them: float32, of
+// padded_dim columns, in the form of their products' B, with zeros in the padding and in place of
+// what is not finite. Whoever sees a row that is flagged asks for the row as it came.
 // Thread-safety: readers may be used from any thread.
 class RowReader {
  public:
@@ -49,7 +50,7 @@ class RowReader {
 class GatheredRows : public RowReader {
  public:
   // `which` is &AttentionItem::key or &AttentionItem::value. `problem` must outlive it.
-  GatheredRows(const AttentionProblem& problem, TensorView AttentionItem::*which);
+  GatheredRows(const AttentionProblem& problem, TensorView AttentionItem::*which, RowForm form);
 
   // Bytes that the gathered rows of a problem take.
   static std::int64_t BytesNeeded(const AttentionProblem& problem,
@@ -59,7 +60,9 @@ class GatheredRows : public RowReader {
   bool Allocate();
 
   std::int64_t num_units() const { return static_cast<std::int64_t>(units_.size()); }
-  void RunUnit(std::int64_t unit);
+
+  // `block`: scratch memory of kRowBlock * padded_dim() floats, aligned, for this call alone.
+  void RunUnit(std::int64_t unit, float* block);
 
   std::int64_t padded_dim() const override { return padded_dim_; }
   const float* Rows(std::int64_t item, std::int64_t head, std::int64_t begin) const override;
@@ -85,6 +88,9 @@ class GatheredRows : public RowReader {
     return source.first_row + head * source.padded_length + row;
   }
 
+  void GatherRow(const Source& source, std::int64_t head, std::int64_t row, float* target);
+
+  const RowForm form_;
   std::int64_t heads_ = 0;
   std::int64_t dim_ = 0;
   std::int64_t padded_dim_ = 0;

@@ -44,10 +44,13 @@ bool TileScratch::Reserve(std::int64_t padded_head_dim, std::int64_t padded_valu
     head_dim_ = value_dim_ = 0;  // so that a failure is tried again
     query = AlignedBuffer(kMaxQueryTile * head_dim);
     output = AlignedBuffer(kMaxQueryTile * value_dim);
+    terms = AlignedBuffer(kMaxQueryTile * value_dim);
     scores = AlignedBuffer(kMaxQueryTile * kMaxKeyTile);
     bias = AlignedBuffer(kMaxKeyTile);
     row = AlignedBuffer(std::max({head_dim, value_dim, kMaxKeyTile}));
-    if (!query.ok() || !output.ok() || !scores.ok() || !bias.ok() || !row.ok()) return false;
+    for (const AlignedBuffer* buffer : {&query, &output, &terms, &scores, &bias, &row}) {
+      if (!buffer->ok()) return false;
+    }
     std::fill(bias.data(), bias.data() + kMaxKeyTile, 0.0f);
     head_dim_ = head_dim;
     value_dim_ = value_dim;
@@ -119,14 +122,13 @@ void TileKernel::PackQueries() {
   }
 }
 
-absl::Status TileKernel::Multiply(std::int64_t n, std::int64_t k, bool transpose, bool accumulate,
-                                  const float* a, const float* b, float* c) {
+absl::Status TileKernel::Multiply(std::int64_t n, std::int64_t k, bool transpose, const float* a,
+                                  const float* b, float* c) {
   absl::StatusOr<const TileGemm*> gemm =
       context_.gemms.Get({.m = static_cast<std::int32_t>(tile_rows_),
                           .n = static_cast<std::int32_t>(n),
                           .k = static_cast<std::int32_t>(k),
-                          .transpose_b = transpose,
-                          .accumulate = accumulate});
+                          .transpose_b = transpose});
   if (!gemm.ok()) return gemm.status();
   return scratch_.runner.Run(**gemm, a, b, c);
 }
@@ -134,7 +136,7 @@ absl::Status TileKernel::Multiply(std::int64_t n, std::int64_t k, bool transpose
 // The products of the tile's queries with `count` keys, into scratch_.scores [tile_rows, count].
 absl::Status TileKernel::Scores(std::int64_t first_key, std::int64_t count) {
   absl::Status status =
-      Multiply(count, head_dim_, /*transpose=*/true, /*accumulate=*/false, scratch_.query.data(),
+      Multiply(count, head_dim_, /*transpose=*/true, scratch_.query.data(),
                context_.keys.Rows(item_index_, kv_head_, first_key), scratch_.scores.data());
   if (status.ok() && context_.keys.AnyNonFinite(item_index_, kv_head_, first_key, count)) {
     RescoreNonFiniteKeys(first_key, count);
@@ -149,10 +151,12 @@ absl::Status TileKernel::RunKeyTile(std::int64_t first_key, std::int64_t count, 
   for (std::int64_t r = 0; r < num_rows_; ++r) {
     corrections[r] = SoftmaxRowStep(rows_[r], first_key, count, scratch_.scores.data() + r * count);
   }
-  if (!first) ScaleRows(corrections, num_rows_, value_dim_, scratch_.output.data());
-  return Multiply(value_dim_, count, /*transpose=*/false, /*accumulate=*/!first,
-                  scratch_.scores.data(), context_.values.Rows(item_index_, kv_head_, first_key),
-                  scratch_.output.data());
+  float* const output = scratch_.output.data();
+  float* const terms = first ? output : scratch_.terms.data();
+  status = Multiply(value_dim_, count, /*transpose=*/false, scratch_.scores.data(),
+                    context_.values.Rows(item_index_, kv_head_, first_key), terms);
+  if (status.ok() && !first) AddToScaledRows(corrections, num_rows_, value_dim_, terms, output);
+  return status;
 }
 
 // Keys that are not finite took part in the product as zeros: gives them the scores that they have.

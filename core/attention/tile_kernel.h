@@ -40,6 +40,7 @@ class TileScratch {
   TileGemmRunner runner;
   AlignedBuffer query;   // [kMaxQueryTile, padded head_dim]
   AlignedBuffer output;  // [kMaxQueryTile, padded value_dim]
+  AlignedBuffer terms;   // [kMaxQueryTile, padded value_dim], of one key tile
   AlignedBuffer scores;  // [kMaxQueryTile, kMaxKeyTile]
   AlignedBuffer bias;    // [kMaxKeyTile]
   AlignedBuffer row;     // [max(padded dims, kMaxKeyTile)]
@@ -87,8 +88,8 @@ class TileKernel {
   bool ShouldStop() const;
   void PackQueries();
   absl::Status RunKeyTile(std::int64_t first_key, std::int64_t count, bool first);
-  absl::Status Multiply(std::int64_t n, std::int64_t k, bool transpose, bool accumulate,
-                        const float* a, const float* b, float* c);
+  absl::Status Multiply(std::int64_t n, std::int64_t k, bool transpose, const float* a,
+                        const float* b, float* c);
   absl::Status Scores(std::int64_t first_key, std::int64_t count);
   void RescoreNonFiniteKeys(std::int64_t first_key, std::int64_t count);
   float SoftmaxRowStep(Row& row, std::int64_t first_key, std::int64_t count, float* scores);

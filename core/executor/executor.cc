@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <future>
 #include <memory>
 #include <sys/resource.h>
@@ -84,15 +85,33 @@ class Executor::Impl {
       running.push_back(std::make_unique<RunningJob>());
       running.back()->job = job;
     }
+    if (!running.empty()) RunInArena([&running] { RunStages(running); });
+  }
+
+ private:
+  // Once for a whole batch, since a change of threads costs more than a small request's tiles. The
+  // caller waits and never computes: its thread is not one of the workers and has no scratch.
+  void RunInArena(const std::function<void()>& body) {
+    // Owned by the task too: the waiter may return while the task still is in set_value.
+    auto finished = std::make_shared<std::promise<void>>();
+    HandToTbb();
+    arena_.enqueue([finished, &body] {
+      ReceiveFromTbb();
+      body();
+      finished->set_value();
+    });
+    finished->get_future().wait();
+  }
+
+  static void RunStages(std::vector<std::unique_ptr<RunningJob>>& running) {
     while (!running.empty()) {
       RunStage(running);
       std::erase_if(running, [](const auto& entry) { return entry->job == nullptr; });
     }
   }
 
- private:
-  // Runs the current stage of every job in one parallel region.
-  void RunStage(std::vector<std::unique_ptr<RunningJob>>& running) {
+  // Runs the current stage of every job side by side.
+  static void RunStage(std::vector<std::unique_ptr<RunningJob>>& running) {
     std::int64_t total = 0;
     for (auto& entry : running) {
       entry->num_units = entry->job->num_units(entry->stage);
@@ -104,43 +123,33 @@ class Executor::Impl {
     for (auto& entry : running) {
       if (entry->num_units == 0) EndStage(*entry);
     }
-    if (total == 0) return;
-    RunInArena(total, [&](std::int64_t unit) {
-      const auto after = std::upper_bound(
-          running.begin(), running.end(), unit,
-          [](std::int64_t value, const auto& entry) { return value < entry->first; });
-      // Of several jobs that begin at one place, all but the last are empty.
-      RunningJob& entry = **(after - 1);
-      entry.job->RunUnit(entry.stage, unit - entry.first,
-                         tbb::this_task_arena::current_thread_index() - 1);
-      if (entry.left.fetch_sub(1, std::memory_order_acq_rel) == 1) EndStage(entry);
-    });
+    HandToTbb();
+    tbb::parallel_for(
+        std::int64_t{0}, total,
+        [&running](std::int64_t unit) {
+          ReceiveFromTbb();
+          RunUnit(running, unit);
+          HandToTbb();
+        },
+        tbb::simple_partitioner());
+    ReceiveFromTbb();
+  }
+
+  static void RunUnit(std::vector<std::unique_ptr<RunningJob>>& running, std::int64_t unit) {
+    const auto after = std::upper_bound(
+        running.begin(), running.end(), unit,
+        [](std::int64_t value, const auto& entry) { return value < entry->first; });
+    // Of several jobs that begin at one place, all but the last are empty.
+    RunningJob& entry = **(after - 1);
+    entry.job->RunUnit(entry.stage, unit - entry.first,
+                       tbb::this_task_arena::current_thread_index() - 1);
+    if (entry.left.fetch_sub(1, std::memory_order_acq_rel) == 1) EndStage(entry);
   }
 
   static void EndStage(RunningJob& entry) {
     if (++entry.stage < entry.job->num_stages()) return;
     entry.job->Finish();
     entry.job = nullptr;
-  }
-
-  // The caller waits and never computes: its thread is not one of the workers and has no scratch.
-  template <typename Body>
-  void RunInArena(std::int64_t total, const Body& body) {
-    // Owned by the task too: the waiter may return while the task still is in set_value.
-    auto finished = std::make_shared<std::promise<void>>();
-    const auto run_unit = [&body](std::int64_t unit) {
-      ReceiveFromTbb();
-      body(unit);
-      HandToTbb();
-    };
-    HandToTbb();
-    arena_.enqueue([finished, total, &run_unit] {
-      ReceiveFromTbb();
-      tbb::parallel_for(std::int64_t{0}, total, run_unit, tbb::simple_partitioner());
-      ReceiveFromTbb();
-      finished->set_value();
-    });
-    finished->get_future().wait();
   }
 
   const int threads_;

@@ -1,9 +1,10 @@
-// Products of small dense float32 matrices, by oneDNN, in a bounded set of shapes.
+// Products of small float32 matrices, by oneDNN, in a bounded set of shapes.
 //
-// C = A * B or C = C + A * B, with A [m, k], B [k, n] (or [n, k], transposed), C [m, n], all dense
-// and row-major. The rows of a product do not depend on each other, nor on where they stand, as
-// long as the shape is the same: callers that promise the same bits for the same row use one m for
-// it, padded with zero rows (measured: with another m, bits may differ on some CPUs).
+// C = A * B, with A [m, k] and C [m, n] dense and row-major, and B [k, n] (or [n, k], transposed)
+// in the form that is fastest on this CPU, which the cache tells. The rows of a product do not
+// depend on each other, nor on where they stand, as long as the shape is the same: callers that
+// promise the same bits for the same row use one m for it, padded with zero rows (measured: with
+// another m, bits may differ on some CPUs).
 #ifndef ATTEND_CORE_GEMM_TILE_GEMM_H_
 #define ATTEND_CORE_GEMM_TILE_GEMM_H_
 
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/row_form.h"
 
 namespace attend {
 
@@ -20,13 +22,12 @@ struct TileGemmShape {
   std::int32_t n = 0;
   std::int32_t k = 0;
   bool transpose_b = false;  // B is [n, k]
-  bool accumulate = false;   // C += instead of C =
 
   bool operator==(const TileGemmShape&) const = default;
 
   template <typename H>
   friend H AbslHashValue(H h, const TileGemmShape& s) {
-    return H::combine(std::move(h), s.m, s.n, s.k, s.transpose_b, s.accumulate);
+    return H::combine(std::move(h), s.m, s.n, s.k, s.transpose_b);
   }
 };
 
@@ -36,10 +37,17 @@ class TileGemm;
 // Makes products and keeps them. Thread-safety: safe from any thread.
 class TileGemmCache {
  public:
-  TileGemmCache();
+  // `blocks`: keep B in blocks, rather than dense. Any value is right on any CPU.
+  explicit TileGemmCache(bool blocks = PrefersBlocks());
   ~TileGemmCache();
   TileGemmCache(const TileGemmCache&) = delete;
   TileGemmCache& operator=(const TileGemmCache&) = delete;
+
+  // Whether this CPU multiplies faster by a B in blocks.
+  static bool PrefersBlocks();
+
+  // The form of B's rows. In blocks, n and k of a shape must be multiples of kRowBlock.
+  RowForm FormOfB(bool transpose_b) const;
 
   // The product of a shape, made on first use (0.1 ms). It lives as long as the cache.
   // INTERNAL if oneDNN refuses, RESOURCE_EXHAUSTED if memory cannot be had.

@@ -155,6 +155,19 @@ float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64
   return correction;
 }
 
+void AddToScaledRows(const float* factors, std::int64_t rows, std::int64_t columns,
+                     const float* HWY_RESTRICT terms, float* HWY_RESTRICT sums) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const FloatVector factor = hn::Set(d, factors[r]);
+    for (std::int64_t j = r * columns; j < (r + 1) * columns; j += lanes) {
+      const FloatVector sum = hn::Mul(hn::Load(d, sums + j), factor);
+      hn::Store(hn::Add(sum, hn::Load(d, terms + j)), d, sums + j);
+    }
+  }
+}
+
 void ScaleRows(const float* factors, std::int64_t rows, std::int64_t columns,
                float* HWY_RESTRICT matrix) {
   const FloatTag d;
@@ -178,6 +191,7 @@ namespace attend {
 
 HWY_EXPORT(TransformScores);
 HWY_EXPORT(SoftmaxStep);
+HWY_EXPORT(AddToScaledRows);
 HWY_EXPORT(ScaleRows);
 
 bool TransformScores(const ScoreTransform& transform, std::int64_t begin, std::int64_t end,
@@ -188,6 +202,11 @@ bool TransformScores(const ScoreTransform& transform, std::int64_t begin, std::i
 float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
                   float* row, SoftmaxRow& state) {
   return HWY_DYNAMIC_DISPATCH(SoftmaxStep)(factor, begin, end, columns, row, state);
+}
+
+void AddToScaledRows(const float* factors, std::int64_t rows, std::int64_t columns,
+                     const float* terms, float* sums) {
+  HWY_DYNAMIC_DISPATCH(AddToScaledRows)(factors, rows, columns, terms, sums);
 }
 
 void ScaleRows(const float* factors, std::int64_t rows, std::int64_t columns, float* matrix) {

@@ -47,6 +47,10 @@ struct SoftmaxRow {
 float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
                   float* row, SoftmaxRow& state);
 
+// sums[row, :] = sums[row, :] * factors[row] + terms[row, :], for dense [rows, columns] matrices.
+void AddToScaledRows(const float* factors, std::int64_t rows, std::int64_t columns,
+                     const float* terms, float* sums);
+
 // matrix[row, :] *= factors[row], for a dense [rows, columns] matrix. Rows of factor 1 are skipped.
 void ScaleRows(const float* factors, std::int64_t rows, std::int64_t columns, float* matrix);
 

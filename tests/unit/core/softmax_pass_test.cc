@@ -246,6 +246,45 @@ TEST_P(SoftmaxStepTest, GivesTheSameBitsAgain) {
 
 // --- Scaling rows -------------------------------------------------------------------------------
 
+class AddToScaledRowsTest : public SimdTest {};
+INSTANTIATE_TEST_SUITE_P(On, AddToScaledRowsTest, ::testing::ValuesIn(SimdTargets()), TargetOfTest);
+
+TEST_P(AddToScaledRowsTest, ScalesEachRowByItsOwnFactorAndAdds) {
+  constexpr std::int64_t kRows = 3;
+  constexpr std::int64_t kColumns = 48;
+  const float factors[kRows] = {1, 0.5f, 0};
+  GuardedRow sums(kRows * kColumns);
+  GuardedRow terms(kRows * kColumns);
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+    sums[i] = static_cast<float>(i % 7) - 3;
+    terms[i] = static_cast<float>(i % 5) * 0.25f;
+  }
+  std::vector<float> expected;
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+    expected.push_back(sums[i] * factors[i / kColumns] + terms[i]);
+  }
+  AddToScaledRows(factors, kRows, kColumns, terms.data(), sums.data());
+  EXPECT_EQ(sums.values(), expected);
+  EXPECT_TRUE(sums.GuardsAreIntact());
+}
+
+TEST_P(AddToScaledRowsTest, KeepsNaNInItsRowAndTouchesNoMoreRowsThanAsked) {
+  GuardedRow sums(3 * 16);
+  GuardedRow terms(3 * 16);
+  sums.Assign(std::vector<float>(48, 2));
+  terms.Assign(std::vector<float>(48, 1));
+  terms[20] = kNaN;
+  const float factors[] = {1, 1, 1};
+  AddToScaledRows(factors, 2, 16, terms.data(), sums.data());
+  for (std::int64_t i = 0; i < 48; ++i) {
+    if (i == 20) {
+      EXPECT_TRUE(std::isnan(sums[i]));
+    } else {
+      EXPECT_EQ(sums[i], i < 32 ? 3 : 2) << i;
+    }
+  }
+}
+
 class ScaleRowsTest : public SimdTest {};
 INSTANTIATE_TEST_SUITE_P(On, ScaleRowsTest, ::testing::ValuesIn(SimdTargets()), TargetOfTest);
 

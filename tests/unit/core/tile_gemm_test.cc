@@ -18,8 +18,7 @@ namespace attend {
 
 // Found by GoogleTest.
 void PrintTo(const TileGemmShape& s, std::ostream* os) {
-  *os << s.m << "x" << s.n << "x" << s.k << (s.transpose_b ? " B transposed" : "")
-      << (s.accumulate ? " accumulated" : "");
+  *os << s.m << "x" << s.n << "x" << s.k << (s.transpose_b ? " B transposed" : "");
 }
 
 namespace {
@@ -57,128 +56,174 @@ Matrix MakeB(const TileGemmShape& s) {
   return s.transpose_b ? Matrix(s.n, s.k, 2) : Matrix(s.k, s.n, 2);
 }
 
-void Multiply(const TileGemmShape& shape, Matrix& a, Matrix& b, Matrix& c) {
-  static TileGemmCache& cache = *new TileGemmCache;
-  static TileGemmRunner& runner = *new TileGemmRunner(cache);
-  const auto gemm = cache.Get(shape);
-  ASSERT_TRUE(gemm.ok()) << gemm.status();
-  ASSERT_TRUE(runner.Run(**gemm, a.data(), b.data(), c.data()).ok());
+// Element (row, column) of a matrix in blocks of 8 x 8, as row_form.h defines them.
+std::int64_t IndexInBlocks(RowForm form, std::int64_t columns, std::int64_t r, std::int64_t c) {
+  const std::int64_t block = (r / 8 * (columns / 8) + c / 8) * 64;
+  return block + (form == RowForm::kBlocks ? r % 8 * 8 + c % 8 : c % 8 * 8 + r % 8);
 }
+
+// B of a shape in the form that the cache asks for.
+Matrix FormB(const TileGemmCache& cache, const TileGemmShape& s, Matrix& b) {
+  const std::int64_t rows = s.transpose_b ? s.n : s.k;
+  const std::int64_t columns = s.transpose_b ? s.k : s.n;
+  const RowForm form = cache.FormOfB(s.transpose_b);
+  Matrix formed(rows, columns, 0);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const std::int64_t at =
+          form == RowForm::kDense ? r * columns + c : IndexInBlocks(form, columns, r, c);
+      formed.data()[at] = b.at(r, c);
+    }
+  }
+  return formed;
+}
+
+// Its parameter: whether B is kept in blocks.
+class TileGemmTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void Multiply(const TileGemmShape& shape, Matrix& a, Matrix& b, Matrix& c) {
+    const auto gemm = cache_.Get(shape);
+    ASSERT_TRUE(gemm.ok()) << gemm.status();
+    Matrix formed = FormB(cache_, shape, b);
+    ASSERT_TRUE(runner_.Run(**gemm, a.data(), formed.data(), c.data()).ok());
+  }
+
+  // Runs `check` for every shape.
+  template <typename Check>
+  void ForEveryShape(Check check);
+
+  TileGemmCache cache_{GetParam()};
+  TileGemmRunner runner_{cache_};
+};
+INSTANTIATE_TEST_SUITE_P(B, TileGemmTest, ::testing::Bool(), [](const auto& test) {
+  return test.param ? std::string("InBlocks") : std::string("Dense");
+});
 
 // The shapes that attention uses (heights of 16 and 64, key tiles of 64 to 512, dims in steps of
 // 16), and some that it does not.
-std::vector<TileGemmShape> Shapes() {
+std::vector<TileGemmShape> Shapes(bool blocks) {
   std::vector<TileGemmShape> shapes;
   for (const std::int32_t m : {16, 64}) {
     for (const std::int32_t keys : {64, 128, 448, 512}) {
       for (const std::int32_t dim : {16, 64, 80, 128}) {
-        shapes.push_back({m, keys, dim, true, false});
-        shapes.push_back({m, dim, keys, false, false});
-        shapes.push_back({m, dim, keys, false, true});
+        shapes.push_back({m, keys, dim, true});
+        shapes.push_back({m, dim, keys, false});
       }
     }
-    shapes.push_back({m, 512, 1024, true, false});
-    shapes.push_back({m, 1024, 512, false, true});
+    shapes.push_back({m, 512, 1024, true});
+    shapes.push_back({m, 1024, 512, false});
   }
   for (const bool transpose : {false, true}) {
-    for (const bool accumulate : {false, true}) {
-      shapes.push_back({1, 1, 1, transpose, accumulate});
-      shapes.push_back({3, 5, 7, transpose, accumulate});
-      shapes.push_back({17, 33, 65, transpose, accumulate});
+    if (blocks) {
+      shapes.push_back({1, 8, 8, transpose});
+      shapes.push_back({17, 24, 40, transpose});
+    } else {
+      shapes.push_back({1, 1, 1, transpose});
+      shapes.push_back({3, 5, 7, transpose});
+      shapes.push_back({17, 33, 65, transpose});
     }
   }
   return shapes;
 }
 
-// Runs `check` for every shape.
 template <typename Check>
-void ForEveryShape(Check check) {
-  for (const TileGemmShape& shape : Shapes()) {
+void TileGemmTest::ForEveryShape(Check check) {
+  for (const TileGemmShape& shape : Shapes(GetParam())) {
     SCOPED_TRACE(::testing::PrintToString(shape));
     check(shape);
   }
 }
 
-void ExpectSumsOfProducts(const TileGemmShape& s) {
-  Matrix a(s.m, s.k, 1);
-  Matrix b = MakeB(s);
-  Matrix c(s.m, s.n, 3);  // is overwritten, unless accumulated to
-  Matrix before(s.m, s.n, 3);
-  Multiply(s, a, b, c);
-  for (std::int64_t i = 0; i < s.m; ++i) {
-    for (std::int64_t j = 0; j < s.n; ++j) {
-      double sum = s.accumulate ? before.at(i, j) : 0;
-      double magnitude = std::abs(sum);
-      for (std::int64_t l = 0; l < s.k; ++l) {
-        const double product =
-            static_cast<double>(a.at(i, l)) * (s.transpose_b ? b.at(j, l) : b.at(l, j));
-        sum += product;
-        magnitude += std::abs(product);
+TEST_P(TileGemmTest, EqualsTheSumOfProducts) {
+  ForEveryShape([this](const TileGemmShape& s) {
+    Matrix a(s.m, s.k, 1);
+    Matrix b = MakeB(s);
+    Matrix c(s.m, s.n, 3);  // is overwritten
+    Multiply(s, a, b, c);
+    for (std::int64_t i = 0; i < s.m; ++i) {
+      for (std::int64_t j = 0; j < s.n; ++j) {
+        double sum = 0;
+        double magnitude = 0;
+        for (std::int64_t l = 0; l < s.k; ++l) {
+          const double product =
+              static_cast<double>(a.at(i, l)) * (s.transpose_b ? b.at(j, l) : b.at(l, j));
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        // Of a float32 dot product in any order: a rounding for each product and each addition.
+        ASSERT_NEAR(c.at(i, j), sum, 0x1p-24 * (s.k + 2) * magnitude) << i << " " << j;
       }
-      // Of a float32 dot product in any order: a rounding for each product and each addition.
-      ASSERT_NEAR(c.at(i, j), sum, 0x1p-24 * (s.k + 2) * magnitude) << i << " " << j;
     }
-  }
+  });
 }
-TEST(TileGemm, EqualsTheSumOfProducts) { ForEveryShape(ExpectSumsOfProducts); }
 
-void ExpectSameBitsAtEveryPlace(const TileGemmShape& s) {
-  Matrix a(s.m, s.k, 1);
-  Matrix moved(s.m, s.k, 1);
-  Matrix b = MakeB(s);
-  Matrix c(s.m, s.n, 3);
-  Matrix d(s.m, s.n, 3);
-  for (std::int64_t r = 0; r < s.m; ++r) {
-    moved.CopyRow(r, a, (r * 5 + 3) % s.m);
-    d.CopyRow(r, c, (r * 5 + 3) % s.m);
-  }
-  Multiply(s, a, b, c);
-  Multiply(s, moved, b, d);
-  for (std::int64_t r = 0; r < s.m; ++r) {
-    EXPECT_TRUE(d.RowEquals(r, c, (r * 5 + 3) % s.m)) << r;
-  }
+TEST_P(TileGemmTest, RowsHaveTheSameBitsAtEveryPlace) {
+  ForEveryShape([this](const TileGemmShape& s) {
+    Matrix a(s.m, s.k, 1);
+    Matrix moved(s.m, s.k, 1);
+    Matrix b = MakeB(s);
+    Matrix c(s.m, s.n, 3);
+    Matrix d(s.m, s.n, 3);
+    for (std::int64_t r = 0; r < s.m; ++r) {
+      moved.CopyRow(r, a, (r * 5 + 3) % s.m);
+      d.CopyRow(r, c, (r * 5 + 3) % s.m);
+    }
+    Multiply(s, a, b, c);
+    Multiply(s, moved, b, d);
+    for (std::int64_t r = 0; r < s.m; ++r) {
+      EXPECT_TRUE(d.RowEquals(r, c, (r * 5 + 3) % s.m)) << r;
+    }
+  });
 }
-TEST(TileGemm, RowsHaveTheSameBitsAtEveryPlace) { ForEveryShape(ExpectSameBitsAtEveryPlace); }
 
-void ExpectSameBitsWhateverTheNeighbours(const TileGemmShape& s) {
-  Matrix a(s.m, s.k, 1);
-  Matrix b = MakeB(s);
-  Matrix c(s.m, s.n, 3);
-  Multiply(s, a, b, c);
-  for (const float fill : {0.0f, 1e30f, kNaN}) {
-    for (const std::int64_t kept : {0, s.m / 2, s.m - 1}) {
-      Matrix other(s.m, s.k, 1);
-      Matrix d(s.m, s.n, 3);
-      for (std::int64_t r = 0; r < s.m; ++r) {
-        if (r != kept) other.FillRow(r, fill);
+TEST_P(TileGemmTest, RowsHaveTheSameBitsWhateverTheirNeighboursAre) {
+  ForEveryShape([this](const TileGemmShape& s) {
+    Matrix a(s.m, s.k, 1);
+    Matrix b = MakeB(s);
+    Matrix c(s.m, s.n, 3);
+    Multiply(s, a, b, c);
+    for (const float fill : {0.0f, 1e30f, kNaN}) {
+      for (const std::int64_t kept : {0, s.m / 2, s.m - 1}) {
+        Matrix other(s.m, s.k, 1);
+        Matrix d(s.m, s.n, 3);
+        for (std::int64_t r = 0; r < s.m; ++r) {
+          if (r != kept) other.FillRow(r, fill);
+        }
+        Multiply(s, other, b, d);
+        EXPECT_TRUE(d.RowEquals(kept, c, kept)) << fill << " " << kept;
       }
-      Multiply(s, other, b, d);
-      EXPECT_TRUE(d.RowEquals(kept, c, kept)) << fill << " " << kept;
     }
-  }
-}
-TEST(TileGemm, RowsHaveTheSameBitsWhateverTheirNeighboursAre) {
-  ForEveryShape(ExpectSameBitsWhateverTheNeighbours);
+  });
 }
 
-void ExpectANaNToStayInItsRow(const TileGemmShape& s) {
-  Matrix a(s.m, s.k, 1);
-  Matrix b = MakeB(s);
-  Matrix c(s.m, s.n, 3);
-  Multiply(s, a, b, c);
-  const std::int64_t bad = s.m / 3;
-  a.row(bad)[s.k / 2] = kNaN;
-  Matrix d(s.m, s.n, 3);
-  Multiply(s, a, b, d);
-  for (std::int64_t r = 0; r < s.m; ++r) {
-    if (r != bad) {
-      EXPECT_TRUE(d.RowEquals(r, c, r)) << r;
-      continue;
+TEST_P(TileGemmTest, ANaNStaysInItsRow) {
+  ForEveryShape([this](const TileGemmShape& s) {
+    Matrix a(s.m, s.k, 1);
+    Matrix b = MakeB(s);
+    Matrix c(s.m, s.n, 3);
+    Multiply(s, a, b, c);
+    const std::int64_t bad = s.m / 3;
+    a.row(bad)[s.k / 2] = kNaN;
+    Matrix d(s.m, s.n, 3);
+    Multiply(s, a, b, d);
+    for (std::int64_t r = 0; r < s.m; ++r) {
+      if (r != bad) {
+        EXPECT_TRUE(d.RowEquals(r, c, r)) << r;
+        continue;
+      }
+      for (std::int64_t j = 0; j < s.n; ++j) EXPECT_TRUE(std::isnan(d.at(r, j))) << j;
     }
-    for (std::int64_t j = 0; j < s.n; ++j) EXPECT_TRUE(std::isnan(d.at(r, j))) << j;
-  }
+  });
 }
-TEST(TileGemm, ANaNStaysInItsRow) { ForEveryShape(ExpectANaNToStayInItsRow); }
+
+TEST(TileGemmCache, FormsOfB) {
+  EXPECT_EQ(TileGemmCache(false).FormOfB(true), RowForm::kDense);
+  EXPECT_EQ(TileGemmCache(false).FormOfB(false), RowForm::kDense);
+  EXPECT_EQ(TileGemmCache(true).FormOfB(true), RowForm::kTransposedBlocks);
+  EXPECT_EQ(TileGemmCache(true).FormOfB(false), RowForm::kBlocks);
+  EXPECT_EQ(TileGemmCache().FormOfB(false),
+            TileGemmCache(TileGemmCache::PrefersBlocks()).FormOfB(false));
+}
 
 TEST(TileGemmCache, MakesEachShapeOnce) {
   TileGemmCache cache;
@@ -190,8 +235,8 @@ TEST(TileGemmCache, MakesEachShapeOnce) {
   EXPECT_EQ(cache.created(), 1);
   std::int64_t made = 1;
   for (const TileGemmShape& shape :
-       {TileGemmShape{64, 64, 16, false, false}, TileGemmShape{16, 64, 16, true, false},
-        TileGemmShape{16, 64, 16, false, true}, TileGemmShape{16, 16, 64, false, false}}) {
+       {TileGemmShape{64, 64, 16, false}, TileGemmShape{16, 64, 16, true},
+        TileGemmShape{16, 16, 64, false}}) {
     const auto other = cache.Get(shape);
     ASSERT_TRUE(other.ok());
     EXPECT_NE(*other, *first);
@@ -223,7 +268,7 @@ TEST(TileGemmCache, MakesAShapeOnceForThreadsThatMeetAtIt) {
 // pitfalls A98, A100: products side by side, again and again, give the same bits.
 TEST(TileGemmRunner, ThreadsThatShareAProductDoNotDisturbEachOther) {
   constexpr int kThreads = 3;
-  constexpr TileGemmShape kShape{64, 512, 64, true, false};
+  constexpr TileGemmShape kShape{64, 512, 64, true};
   TileGemmCache cache;
   const auto gemm = cache.Get(kShape);
   ASSERT_TRUE(gemm.ok());
@@ -250,7 +295,7 @@ TEST(TileGemmRunner, ThreadsThatShareAProductDoNotDisturbEachOther) {
 }
 
 TEST(TileGemmRunner, CanBeMoved) {
-  constexpr TileGemmShape kShape{16, 64, 16, false, false};
+  constexpr TileGemmShape kShape{16, 64, 16, false};
   TileGemmCache cache;
   const auto gemm = cache.Get(kShape);
   ASSERT_TRUE(gemm.ok());
