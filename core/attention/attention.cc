@@ -51,8 +51,6 @@ void AttentionEngine::Warm() {
 
 std::string CpuTarget() { return SimdTarget(); }
 
-absl::Status CheckSupported(const AttentionProblem&) { return absl::OkStatus(); }
-
 std::int64_t WorkingBytes(const AttentionProblem& problem) {
   // What a job and its problem keep for each item: generously, the item and its sources' views.
   constexpr auto kBytesPerItem = static_cast<std::int64_t>(4 * sizeof(AttentionItem));
@@ -193,7 +191,6 @@ absl::StatusOr<std::unique_ptr<TileJob>> MakeAttentionJob(AttentionEngine& engin
                                                           const AttentionProblem& problem,
                                                           const AttentionOutputs& outputs,
                                                           AttentionJobHooks hooks) {
-  if (absl::Status status = CheckSupported(problem); !status.ok()) return status;
   try {
     auto job = std::make_unique<AttentionJob>(engine, problem, outputs, std::move(hooks));
     if (job->Allocate()) return job;

@@ -44,10 +44,6 @@ class AttentionEngine {
 // Instruction set that the SIMD passes run on, such as "AVX2" or "AVX3_ZEN4".
 std::string CpuTarget();
 
-// UNIMPLEMENTED, naming the option, for a problem that is valid but that the fast path does not
-// compute; OK otherwise.
-absl::Status CheckSupported(const AttentionProblem& problem);
-
 // Where the results go: dense, in the problem's shapes, at any alignment. Null: not wanted.
 struct AttentionOutputs {
   std::byte* output = nullptr;   // output_shape(), output_dtype()
@@ -83,7 +79,7 @@ struct AttentionJobHooks {
 //
 // Memory: WorkingBytes(problem), and per worker a fixed scratch of a few MiB.
 //
-// Errors: UNIMPLEMENTED as CheckSupported; RESOURCE_EXHAUSTED if memory cannot be had.
+// Errors: RESOURCE_EXHAUSTED if memory cannot be had.
 absl::StatusOr<std::unique_ptr<TileJob>> MakeAttentionJob(AttentionEngine& engine,
                                                           const AttentionProblem& problem,
                                                           const AttentionOutputs& outputs,

@@ -87,8 +87,7 @@ absl::StatusOr<AttentionProblem> AttendCall::MakeProblem() const {
   if (!args.ok()) return args.status();
   absl::StatusOr<AttentionProblem> problem = AttentionProblem::Create(*args, options_.limits);
   if (!problem.ok()) return problem;
-  absl::Status status = CheckSupported(*problem);
-  status.Update(CheckResponseSize(*problem, options_.max_message_bytes));
+  absl::Status status = CheckResponseSize(*problem, options_.max_message_bytes);
   if (!status.ok()) return status;
   return problem;
 }

@@ -21,8 +21,7 @@ struct ServerFacts {
   std::int64_t max_queued_bytes = 0;
 };
 
-// The answer to GetServerInfo. The CPU target, the dtypes and the options are those of the kernels
-// in this process: each option is offered only if CheckSupported accepts a problem that uses it.
+// The answer to GetServerInfo. The CPU target is the one that the kernels in this process use.
 v1::ServerInfo MakeServerInfo(const ServerFacts& facts);
 
 }  // namespace attend

@@ -146,7 +146,9 @@ TEST(AttentionOptions, BlockMask) {
   Request request = MakeRequest({2, 4, 2, 130, 700, 16, 8});
   request.blocks = Bools({4, 3, 11}, 3, 0.4);
   ExpectMatchesReference(request);
-  request.args.options.block_mask = BlockMask{128, 192, {}};
+  BlockMask& mask = request.args.options.block_mask.emplace();
+  mask.query_block_size = 128;
+  mask.key_block_size = 192;
   request.blocks = Bools({2, 1, 2, 4}, 3, 0.5);
   request.args.options.causal = true;
   request.args.options.alignment = Alignment::kLast;

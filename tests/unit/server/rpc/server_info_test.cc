@@ -24,12 +24,16 @@ TEST(ServerInfoTest, TellsWhatTheServerIs) {
               ElementsAre(v1::DATA_TYPE_FLOAT32, v1::DATA_TYPE_BFLOAT16, v1::DATA_TYPE_FLOAT16));
 }
 
-TEST(ServerInfoTest, OffersWhatTheKernelsCompute) {
+// Every field of the options is computed.
+TEST(ServerInfoTest, OffersEveryFieldOfTheOptions) {
   const v1::ServerInfo info = MakeServerInfo({});
-  EXPECT_THAT(info.options(),
-              IsSupersetOf({"scale", "causal", "alignment", "query_offsets", "layout",
-                            "query_lengths", "kv_lengths", "boolean_mask", "additive_mask", "dtype",
-                            "lse", "weights", "scores", "priority", "timeout"}));
+  const google::protobuf::Descriptor* options = v1::AttentionOptions::descriptor();
+  for (int i = 0; i < options->field_count(); ++i) {
+    EXPECT_THAT(info.options(), Contains(std::string(options->field(i)->name())));
+  }
+  EXPECT_THAT(info.options(), IsSupersetOf({"layout", "query_lengths", "kv_lengths", "boolean_mask",
+                                            "additive_mask", "dtype", "lse", "weights", "scores",
+                                            "priority", "timeout"}));
   for (const char* target : {"output_target", "lse_target", "weights_target", "scores_target"}) {
     EXPECT_THAT(info.options(), Not(Contains(target)));
   }
