@@ -68,9 +68,11 @@ struct AttentionJobHooks {
 // output's dtype at the end.
 // Accuracy, per component, before the rounding to the output's dtype:
 //   |o - o*| <= e * sum_j w_j |v_j|, with e = 2e-6 for unit-variance inputs.
-// For larger scores, in the worst case, e = 2e-6 + 2 (d + 3) 2^-24 max_j s_j: s_j, that is
-// |scale| sum_k |q_k| |k_k|, bounds what a dot product of d terms can lose, and both a score and
-// the maximum lose it. core/attention/README.md derives it. Range: a row's weighted values are
+// For others, in the worst case, e = 2e-6 + 2^-24 (n + 2 (d + 3) max_j s_j + 32 max_j b_j):
+// n = min(kv_len, 512) additions lose as much, unless values are of either sign; s_j, that is
+// |scale| sum_k |q_k| |k_k|, bounds what a dot product of d terms can lose, and b_j, the sizes of
+// softcapped score, ALiBi and mask together, what these options can; both a score and the sum of
+// the weights lose it. core/attention/README.md derives it. Range: a row's weighted values are
 // summed before they are divided by the sum of its weights, so kv_len * max_j |v_j| must stay below
 // 2^128.
 //
