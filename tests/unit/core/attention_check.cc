@@ -1,76 +1,15 @@
 #include "tests/unit/core/attention_check.h"
 
-#include <cmath>
-#include <cstddef>
 #include <gtest/gtest.h>
-#include <vector>
-
-#include "core/base/reference.h"
 
 namespace attend::testing {
 
-namespace {
-
-// Unit roundoff of a dtype (8 and 11 bits of precision): what the one rounding at the end costs.
-double RoundingOf(DType dtype) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return 0x1p-8;
-    case DType::kFloat16:
-      return 0x1p-11;
-    default:
-      return 0;
-  }
-}
-
-// Smallest step of a dtype, for results near zero.
-double StepOf(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-25 : 0; }
-
-bool SameKind(double a, double b) {
-  return std::isnan(a) == std::isnan(b) && std::isinf(a) == std::isinf(b) &&
-         (!std::isinf(a) || a == b);
-}
-
-}  // namespace
-
-void ExpectMatchesReference(const Request& request, double widen, Machine& machine) {
+void ExpectMatchesReference(const Request& request, Accuracy accuracy) {
   const auto problem = AttentionProblem::Create(request.Args());
   ASSERT_TRUE(problem.ok()) << problem.status();
-  const ReferenceResult expected = ReferenceAttention(*problem);
-  const auto outputs = Compute(*problem, machine);
+  const auto outputs = Compute(*problem);
   ASSERT_TRUE(outputs.ok()) << outputs.status();
-  const DType dtype = problem->output_dtype();
-  const std::vector<float> output = outputs->output.ToFloats();
-  ASSERT_EQ(output.size(), expected.output.size());
-  for (std::size_t i = 0; i < output.size(); ++i) {
-    const double want = expected.output[i];
-    ASSERT_TRUE(SameKind(output[i], want)) << "output[" << i << "] " << output[i] << " " << want;
-    if (!std::isfinite(want)) continue;
-    const double bound = widen * 2e-6 * expected.magnitude[i] + RoundingOf(dtype) * std::abs(want) +
-                         StepOf(dtype) + 1e-38;
-    ASSERT_NEAR(output[i], want, bound * 1.001) << "output[" << i << "]";
-  }
-  const std::vector<float> lse = outputs->lse.ToFloats();
-  for (std::size_t i = 0; i < lse.size(); ++i) {
-    ASSERT_TRUE(SameKind(lse[i], expected.lse[i])) << "lse[" << i << "] " << lse[i];
-    if (!std::isfinite(lse[i])) continue;
-    ASSERT_NEAR(lse[i], expected.lse[i], widen * 2e-6 * (1 + std::abs(expected.lse[i])))
-        << "lse[" << i << "]";
-  }
-  const std::vector<float> weights = outputs->weights.ToFloats();
-  for (std::size_t i = 0; i < expected.weights.size(); ++i) {
-    ASSERT_TRUE(SameKind(weights[i], expected.weights[i])) << "weights[" << i << "] " << weights[i];
-    if (!std::isfinite(weights[i])) continue;
-    ASSERT_NEAR(weights[i], expected.weights[i], widen * 4e-6 * expected.weights[i] + 1e-37)
-        << "weights[" << i << "]";
-  }
-  const std::vector<float> scores = outputs->scores.ToFloats();
-  for (std::size_t i = 0; i < expected.scores.size(); ++i) {
-    ASSERT_TRUE(SameKind(scores[i], expected.scores[i])) << "scores[" << i << "] " << scores[i];
-    if (!std::isfinite(scores[i])) continue;
-    ASSERT_NEAR(scores[i], expected.scores[i], widen * 2e-6 * (1 + std::abs(expected.scores[i])))
-        << "scores[" << i << "]";
-  }
+  ASSERT_EQ(DifferenceFromReference(*problem, *outputs, accuracy), "");
 }
 
 }  // namespace attend::testing

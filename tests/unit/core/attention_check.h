@@ -2,15 +2,13 @@
 #ifndef ATTEND_TESTS_UNIT_CORE_ATTENTION_CHECK_H_
 #define ATTEND_TESTS_UNIT_CORE_ATTENTION_CHECK_H_
 
+#include "tests/unit/core/attention_accuracy.h"
 #include "tests/unit/core/attention_test_support.h"
 
 namespace attend::testing {
 
-// Checks every output of `request` against the reference. The bound is design.md's for
-// unit-variance inputs: 2e-6 * sum_j w_j |v_j|, plus the rounding to the output's dtype.
-// `widen` scales it where scores are larger than unit variance makes them.
-void ExpectMatchesReference(const Request& request, double widen = 1,
-                            Machine& machine = SharedMachine());
+// Checks every output of `request` against the reference.
+void ExpectMatchesReference(const Request& request, Accuracy accuracy = Accuracy::kUnitVariance);
 
 }  // namespace attend::testing
 

@@ -82,7 +82,7 @@ TEST(AttentionOptions, Scale) {
   for (const float scale : {0.0f, -1.0f, 0.01f, 1.0f, 1e-35f}) {  // pitfalls A91
     Request request = OptionRequest();
     request.args.options.scale = scale;
-    ExpectMatchesReference(request, 4);
+    ExpectMatchesReference(request, Accuracy::kAnyScores);
   }
 }
 
@@ -90,7 +90,7 @@ TEST(AttentionOptions, Softcap) {
   for (const float softcap : {0.5f, 2.0f, 50.0f}) {
     Request request = OptionRequest();
     request.args.options.softcap = softcap;
-    ExpectMatchesReference(request, 4);
+    ExpectMatchesReference(request, Accuracy::kAnyScores);
   }
 }
 
@@ -128,10 +128,10 @@ TEST(AttentionOptions, Offsets) {
 TEST(AttentionOptions, Alibi) {
   Request request = OptionRequest();
   request.alibi_slopes = Normal(DType::kFloat32, {4}, 5, 0.1f);
-  ExpectMatchesReference(request, 4);
+  ExpectMatchesReference(request, Accuracy::kAnyScores);
   request.alibi_slopes = Normal(DType::kFloat32, {2, 4}, 5, 0.1f);
   request.args.options.alignment = Alignment::kLast;
-  ExpectMatchesReference(request, 4);
+  ExpectMatchesReference(request, Accuracy::kAnyScores);
 }
 
 TEST(AttentionOptions, Sinks) {
@@ -139,7 +139,7 @@ TEST(AttentionOptions, Sinks) {
   request.sinks =
       Tensor::FromFloats(DType::kFloat32, {4}, std::vector<float>{0.5f, -kInf, 3e30f, -200.0f});
   request.args.output.weights = true;
-  ExpectMatchesReference(request, 2);
+  ExpectMatchesReference(request, Accuracy::kAnyScores);
 }
 
 TEST(AttentionOptions, BlockMask) {
@@ -172,7 +172,7 @@ TEST(AttentionOptions, MasksBroadcast) {  // pitfalls A16, A17
     request = OptionRequest();
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       request.additive_mask = Normal(dtype, shape, 12);
-      ExpectMatchesReference(request, 4);
+      ExpectMatchesReference(request, Accuracy::kAnyScores);
     }
   }
 }
@@ -185,7 +185,7 @@ TEST(AttentionOptions, AdditiveMaskExcludesWithMinusInfinity) {
   }
   request.additive_mask = Tensor::FromFloats(DType::kFloat32, {37, 150}, mask);
   request.args.output = {.lse = true, .weights = true, .scores = ScoreStage::kBiased};
-  ExpectMatchesReference(request, 4);
+  ExpectMatchesReference(request, Accuracy::kAnyScores);
 }
 
 TEST(AttentionOptions, LengthsOfItems) {  // pitfalls A44
@@ -208,7 +208,7 @@ TEST(AttentionOptions, EveryStageOfScores) {
     request.alibi_slopes = Normal(DType::kFloat32, {2}, 5, 0.1f);
     request.boolean_mask = Bools({1, 2, 20, 530}, 6, 0.5);
     request.args.output = {.lse = true, .weights = true, .scores = stage};
-    ExpectMatchesReference(request, 8);
+    ExpectMatchesReference(request, Accuracy::kAnyScores);
   }
 }
 
