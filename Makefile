@@ -6,6 +6,7 @@ CLANG_FORMAT ?= clang-format
 PREFIX ?= /usr/local
 IMAGE ?= attend-server
 BASE ?= debian:bookworm-slim
+SECONDS ?= 60
 
 # A folder with conformance cases from outside, if there is one beside the repository.
 export ATTEND_TEST_SHARED_DIR ?= $(if $(wildcard ../shared),$(abspath ../shared))
@@ -19,7 +20,7 @@ sources = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc'
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help deps configure build test test-slow demo bench format format-check lint layering \
-        wire-check wire-baseline sanitize asan tsan install image clean
+        wire-check wire-baseline sanitize asan tsan fuzz install image clean
 
 help: ## print this list
 	@echo 'make VERB, where VERB is'
@@ -80,6 +81,12 @@ sanitize: asan tsan ## unit and integration tests under asan with ubsan, then ts
 
 asan tsan: deps
 	@cmake --workflow --preset $@
+
+fuzz: ## look for requests that are computed wrongly (SECONDS=60), corpus in build/fuzz/corpus
+	@deploy/install-deps.sh --only build,fuzz
+	@cmake --preset fuzz
+	@cmake --build --preset fuzz
+	@deploy/fuzz.sh build/fuzz $(SECONDS)
 
 install: ## install what is built (PREFIX=/usr/local)
 	@cmake --install build/$(PRESET) --prefix $(PREFIX)

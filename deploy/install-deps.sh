@@ -7,6 +7,7 @@
 #         test     what the tests, benchmarks, demo and repository checks need on top
 #         format   clang-format
 #         lint     clang and clang-tidy
+#         fuzz     clang with libFuzzer and the sanitizers, of the release's own version
 # Default: build,test. --print lists the packages instead of installing them.
 # As root, or as a user that may use sudo. Does nothing when everything is there already.
 set -eu
@@ -23,6 +24,7 @@ test_packages="
   python3 python3-grpcio python3-protobuf python3-numpy"
 format_packages="clang-format"
 lint_packages="clang clang-tidy libomp-dev python3 make"
+fuzz_packages="clang libclang-rt-dev libomp-dev ccache make"
 
 usage() {
   sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0"
@@ -59,7 +61,8 @@ for group in $(printf '%s' "$groups" | tr ',' ' '); do
     test) packages="$packages $test_packages" ;;
     format) packages="$packages $format_packages" ;;
     lint) packages="$packages $lint_packages" ;;
-    *) fail "unknown group '$group': build, test, format or lint" 2 ;;
+    fuzz) packages="$packages $fuzz_packages" ;;
+    *) fail "unknown group '$group': build, test, format, lint or fuzz" 2 ;;
   esac
 done
 packages=$(printf '%s\n' $packages | sort -u)

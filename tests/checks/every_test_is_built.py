@@ -3,7 +3,8 @@
 
     every_test_is_built.py ROOT COMPILE_COMMANDS.json
 
-Every tests/**/*_test.cc must be compiled; prints those that are not and exits 1.
+Every tests/**/*_test.cc and *_fuzz.cc must be compiled, a fuzzer by builds that do not run it too;
+prints those that are not and exits 1.
 """
 
 import json
@@ -16,10 +17,13 @@ def main(argv):
     compiled = set()
     for command in json.loads(commands.read_text(encoding="utf-8")):
         compiled.add(pathlib.Path(command["directory"], command["file"]).resolve())
-    written = set((root / "tests").rglob("*_test.cc"))
-    if not written:
-        print(f"no *_test.cc under {root / 'tests'}", file=sys.stderr)
-        return 2
+    written = set()
+    for pattern in ("*_test.cc", "*_fuzz.cc"):
+        found = set((root / "tests").rglob(pattern))
+        if not found:
+            print(f"no {pattern} under {root / 'tests'}", file=sys.stderr)
+            return 2
+        written |= found
     forgotten = sorted(written - compiled)
     for file in forgotten:
         print(f"{file.relative_to(root)}: in no CMakeLists.txt")
