@@ -109,12 +109,26 @@ void GatheredRows::RunUnit(std::int64_t unit, float* block) {
   const std::int64_t end = std::min(begin + kRowsPerUnit, source.padded_length);
   for (std::int64_t row = begin; row < end; row += kRowBlock) {
     float* const target = buffer_.data() + RowIndex(source, head, row) * padded_dim_;
-    float* const rows = form_ == RowForm::kDense ? target : block;
+    if (PackInPlace(source, head, row, target)) continue;
     for (std::int64_t i = 0; i < kRowBlock; ++i) {
-      GatherRow(source, head, row + i, rows + i * padded_dim_);
+      GatherRow(source, head, row + i, block + i * padded_dim_);
     }
-    if (rows != target) PackRows(form_, padded_dim_, rows, target);
+    PackRows(form_, padded_dim_, padded_dim_, block, target);
   }
+}
+
+// Packs a block of rows from where they lie, if they can be read there and are finite.
+bool GatheredRows::PackInPlace(const SourceTensor& source, std::int64_t head, std::int64_t row,
+                               float* target) const {
+  const TensorView& view = source.view;
+  if (view.dtype != DType::kFloat32 || view.strides[2] != 1 || dim_ != padded_dim_ ||
+      row + kRowBlock > view.shape[1]) {
+    return false;
+  }
+  const std::byte* first = view.at(head * view.strides[0] + row * view.strides[1]);
+  if (reinterpret_cast<std::uintptr_t>(first) % alignof(float) != 0) return false;
+  return PackRows(form_, padded_dim_, view.strides[1], reinterpret_cast<const float*>(first),
+                  target);
 }
 
 // One row, dense.

@@ -113,6 +113,8 @@ class GatheredRows : public RowReader {
     return source.first_row + head * source.padded_length + row;
   }
 
+  bool PackInPlace(const SourceTensor& source, std::int64_t head, std::int64_t row,
+                   float* target) const;
   void GatherRow(const SourceTensor& source, std::int64_t head, std::int64_t row, float* target);
 
   const RowForm form_;
