@@ -237,7 +237,7 @@ TEST(AttentionBounds, RefusesMoreBlocksThanCanBeCountedQuickly) {
 }
 
 TEST(AttentionStop, IsAskedWhileValuesThatAreNotFiniteAreAdded) {
-  Request request = MakeRequest({.query_len = 1, .kv_len = 64});
+  Request request = MakeRequest({.query_len = 17, .kv_len = 64});
   for (std::int64_t i = 0; i < 64; ++i) Poison(request.value, i, 1, kInf);
   const auto problem = AttentionProblem::Create(request.Args());
   Outputs outputs(*problem);
