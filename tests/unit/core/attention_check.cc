@@ -9,30 +9,6 @@
 
 namespace attend::testing {
 
-namespace {
-
-// Unit roundoff of a dtype (8 and 11 bits of precision): what the one rounding at the end costs.
-double RoundingOf(DType dtype) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return 0x1p-8;
-    case DType::kFloat16:
-      return 0x1p-11;
-    default:
-      return 0;
-  }
-}
-
-// Smallest step of a dtype, for results near zero.
-double StepOf(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-25 : 0; }
-
-bool SameKind(double a, double b) {
-  return std::isnan(a) == std::isnan(b) && std::isinf(a) == std::isinf(b) &&
-         (!std::isinf(a) || a == b);
-}
-
-}  // namespace
-
 void ExpectMatchesReference(const Request& request, double widen, Machine& machine) {
   const auto problem = AttentionProblem::Create(request.Args());
   ASSERT_TRUE(problem.ok()) << problem.status();

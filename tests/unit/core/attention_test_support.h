@@ -23,6 +23,27 @@ namespace attend::testing {
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
+// Unit roundoff of a dtype (8 and 11 bits of precision): what rounding float32 to it costs.
+inline double RoundingOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return 0x1p-8;
+    case DType::kFloat16:
+      return 0x1p-11;
+    default:
+      return 0;
+  }
+}
+
+// The same of results near zero: half the smallest step of a dtype.
+inline double StepOf(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-25 : 0; }
+
+// Both NaN, both the same infinity, or both finite.
+inline bool SameKind(double a, double b) {
+  return std::isnan(a) == std::isnan(b) && std::isinf(a) == std::isinf(b) &&
+         (!std::isinf(a) || a == b);
+}
+
 inline Tensor Normal(DType dtype, Dims shape, std::uint32_t seed, float sigma = 1) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, sigma);
