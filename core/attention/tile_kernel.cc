@@ -15,8 +15,6 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
-// Outside of these a scale is applied on its own: folded into the factor it could vanish, or make
-// the factor infinite.
 // Rows that are converted together where they cannot be multiplied as they came.
 constexpr std::int64_t kStagedRows = 64;
 
@@ -24,6 +22,8 @@ constexpr std::int64_t kStagedRows = 64;
 // whether it may have met values that are not finite.
 constexpr std::int64_t kStateFloats = kTileAlignment;
 
+// Outside of these a scale is applied on its own: folded into the factor it could vanish, or make
+// the factor infinite.
 constexpr float kSmallestFoldedScale = 1e-30f;
 constexpr float kLargestFoldedScale = 1e30f;
 
@@ -186,6 +186,9 @@ absl::Status TileKernel::Finish() {
   for (std::int64_t r = 0; r < num_rows_; ++r) {
     ScaleRows(&rows_[r].inverse, 1, value_dim_, scratch_.output.data() + r * value_dim_);
   }
+  // Of a sum that vanished, the sign may be that of a value that its row does not see.
+  float* const output = scratch_.output.data();
+  for (std::int64_t i = 0; i < num_rows_ * value_dim_; ++i) output[i] += 0.0f;  // -0 + 0 is 0
   absl::Status status = AddNonFiniteValues();
   if (!status.ok()) return status;
   StoreRows();

@@ -26,8 +26,8 @@ struct SourceRows {
 // columns] at a multiple of 64 bytes.
 //
 // A row's score with a key has the same bits whatever the other keys are, and whatever the dtype
-// that holds them. Both functions ask for memory somewhat ahead of the rows, past their end too:
-// that reads nothing. Thread-safety: pure.
+// that holds them; with another number of rows it may have others. Both functions ask for memory
+// somewhat ahead of the rows, past their end too: that reads nothing. Thread-safety: pure.
 void ScoreRows(const SourceRows& keys, std::int64_t columns, std::int64_t rows,
                const float* queries, std::int64_t score_stride, float* scores);
 

@@ -1,4 +1,4 @@
-// The fast path held against the float64 reference.
+// The fast path held against the float64 reference, and against itself.
 #ifndef ATTEND_TESTS_UNIT_CORE_ATTENTION_CHECK_H_
 #define ATTEND_TESTS_UNIT_CORE_ATTENTION_CHECK_H_
 
@@ -11,6 +11,10 @@ namespace attend::testing {
 // `widen` scales it where scores are larger than unit variance makes them.
 void ExpectMatchesReference(const Request& request, double widen = 1,
                             Machine& machine = SharedMachine());
+
+// Checks that two requests of the same shapes give the same bits in every output.
+void ExpectSameBits(const Request& a, const Request& b, Machine& machine_of_a = SharedMachine(),
+                    Machine& machine_of_b = SharedMachine());
 
 }  // namespace attend::testing
 
