@@ -19,8 +19,8 @@ sources = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps configure build test test-slow demo bench format format-check lint layering \
-        wire-check wire-baseline sanitize asan tsan fuzz install image clean
+.PHONY: help deps configure build test test-slow demo bench bench-peers format format-check lint \
+        layering wire-check wire-baseline sanitize asan tsan fuzz install image clean
 
 help: ## print this list
 	@echo 'make VERB, where VERB is'
@@ -50,6 +50,10 @@ bench: deps ## measure the kernel against this machine's peak, into build/bench/
 	@$(MAKE) --no-print-directory PRESET=release build
 	@mkdir -p build/bench
 	@build/release/tests/bench/attend-bench --json build/bench/core.json
+
+bench-peers: deps ## the same work on PyTorch and ONNX Runtime, where PYTHON can import them
+	@$(MAKE) --no-print-directory PRESET=release build
+	@$(PYTHON) -B tests/bench/peers.py --bench build/release/tests/bench/attend-bench
 
 format: ## rewrite the sources in the house style
 	@deploy/install-deps.sh --only format

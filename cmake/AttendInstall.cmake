@@ -18,7 +18,7 @@ install(EXPORT attendTargets NAMESPACE attend:: DESTINATION ${attend_package_dir
 install(FILES client/cpp/client.h client/cpp/client_options.h client/cpp/errors.h
         DESTINATION ${attend_header_dir}/client/cpp COMPONENT client)
 install(FILES core/base/attention_problem.h core/base/dtype.h core/base/status.h core/base/tensor.h
-              core/base/npy.h core/base/safetensors.h core/base/reference.h
+              core/base/merge.h core/base/npy.h core/base/safetensors.h core/base/reference.h
         DESTINATION ${attend_header_dir}/core/base COMPONENT client)
 install(FILES client/cpp/include/attend/client.h DESTINATION ${attend_header_dir} COMPONENT client)
 install(DIRECTORY proto/attend proto/grpc DESTINATION ${CMAKE_INSTALL_DATADIR}/attend/proto

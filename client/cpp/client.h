@@ -10,7 +10,8 @@
 //   std::vector<float> output = result->output.ToFloats();
 //
 // What a request may say is told in core/base/attention_problem.h; connections, timeouts and
-// retries in client/cpp/client_options.h; how to read an error in client/cpp/errors.h.
+// retries in client/cpp/client_options.h; how to read an error in client/cpp/errors.h; how to split
+// keys over several servers and merge their answers in core/base/merge.h.
 #ifndef ATTEND_CLIENT_CPP_CLIENT_H_
 #define ATTEND_CLIENT_CPP_CLIENT_H_
 

@@ -38,23 +38,36 @@ std::int64_t AttentionEngine::primitives_created() const { return impl_->gemms()
 
 void AttentionEngine::Warm() {
   for (const std::int32_t dim : {64, 128}) {
-    for (const std::int64_t rows : {QueryTileRows(1), QueryTileRows(kMaxQueryTile)}) {
-      const auto m = static_cast<std::int32_t>(rows);
-      for (std::int32_t n = kKeyStep; n <= kMaxKeyTile; n += kKeyStep) {
-        // A failure is not lost: the first request of the shape meets it again and reports it.
-        (void)impl_->gemms().Get({.m = m, .n = n, .k = dim, .transpose_b = true});
-        (void)impl_->gemms().Get({.m = m, .n = dim, .k = n});
-      }
+    for (std::int32_t n = kKeyStep; n <= kMaxKeyTile; n += kKeyStep) {
+      // A failure is not lost: the first request of the shape meets it again and reports it.
+      (void)impl_->gemms().Get({.m = kMaxQueryTile, .n = n, .k = dim, .transpose_b = true});
+      (void)impl_->gemms().Get({.m = kMaxQueryTile, .n = dim, .k = n});
     }
   }
 }
 
 std::string CpuTarget() { return SimdTarget(); }
 
+namespace {
+
+// Floats that the parts of one KV head of an item take; 0 where there is one part, which needs
+// none.
+std::int64_t PartsFloats(const AttentionProblem& problem, const AttentionItem& item) {
+  const std::int64_t parts = PartsOfTile(problem, item);
+  return parts == 1 ? 0 : parts * TileKernel::PartFloats(problem, item);
+}
+
+}  // namespace
+
 std::int64_t WorkingBytes(const AttentionProblem& problem) {
   // What a job and its problem keep for each item: generously, the item and its sources' views.
   constexpr auto kBytesPerItem = static_cast<std::int64_t>(4 * sizeof(AttentionItem));
-  return problem.batch() * kBytesPerItem + GatheredRows::BytesNeeded(problem, &AttentionItem::key) +
+  std::int64_t floats = 0;
+  for (const AttentionItem& item : problem.items()) {
+    floats += problem.kv_heads() * PartsFloats(problem, item);
+  }
+  return problem.batch() * kBytesPerItem + floats * static_cast<std::int64_t>(sizeof(float)) +
+         GatheredRows::BytesNeeded(problem, &AttentionItem::key) +
          GatheredRows::BytesNeeded(problem, &AttentionItem::value);
 }
 
@@ -66,7 +79,8 @@ void FillFloats(std::byte* target, std::int64_t count, float value) {
   }
 }
 
-// Stage 0 gathers keys and values and fills what no tile writes; stage 1 computes the tiles.
+// Stage 0 gathers keys and values and fills what no tile writes; stage 1 computes the tiles, or
+// parts of them; stage 2 joins the parts.
 class AttentionJob : public TileJob {
  public:
   AttentionJob(AttentionEngine& engine, const AttentionProblem& problem,
@@ -79,21 +93,33 @@ class AttentionJob : public TileJob {
         values_(problem, &AttentionItem::value, engine_.gemms().FormOfB(/*transpose_b=*/false)),
         context_{problem_, keys_, values_, outputs_, engine_.gemms(), hooks_.should_stop} {
     first_tile_.push_back(0);
-    for (const AttentionItem& item : problem_.items()) {
-      const std::int64_t rows = RowsOfItem(problem_, item);
-      const std::int64_t tile_rows = QueryTileRows(rows);
-      const std::int64_t tiles = problem_.kv_heads() * ((rows + tile_rows - 1) / tile_rows);
-      first_tile_.push_back(first_tile_.back() + tiles);
+    std::int64_t part_floats = 0;
+    for (std::int64_t i = 0; i < problem_.batch(); ++i) {
+      const AttentionItem& item = problem_.items()[i];
+      const std::int64_t parts = PartsOfTile(problem_, item);
+      const std::int64_t units = problem_.kv_heads() * TilesOfItem(problem_, item) * parts;
+      first_tile_.push_back(first_tile_.back() + units);
+      if (parts == 1) continue;
+      parted_.push_back({.item = i, .parts = parts, .first_float = part_floats});
+      part_floats += problem_.kv_heads() * PartsFloats(problem_, item);
     }
+    num_part_floats_ = part_floats;
   }
 
-  bool Allocate() { return keys_.Allocate() && values_.Allocate(); }
+  bool Allocate() {
+    if (num_part_floats_ > 0) {
+      part_results_ = AlignedBuffer(num_part_floats_);
+      if (!part_results_.ok()) return false;
+    }
+    return keys_.Allocate() && values_.Allocate();
+  }
 
-  int num_stages() const override { return 2; }
+  int num_stages() const override { return 3; }
 
   std::int64_t num_units(int stage) const override {
     if (stage == 0) return keys_.num_units() + values_.num_units() + problem_.batch();
-    return first_tile_.back();
+    if (stage == 1) return first_tile_.back();
+    return static_cast<std::int64_t>(parted_.size()) * problem_.kv_heads();
   }
 
   void RunUnit(int stage, std::int64_t unit, int worker) override {
@@ -106,7 +132,8 @@ class AttentionJob : public TileJob {
       return Stop(absl::ResourceExhaustedError("no memory for a worker's scratch"));
     }
     if (stage == 0) return Prepare(unit, scratch);
-    RunTile(unit, scratch);
+    absl::Status status = stage == 1 ? RunTile(unit, scratch) : JoinParts(unit, scratch);
+    if (!status.ok()) Stop(std::move(status));
   }
 
   void Finish() override {
@@ -155,14 +182,41 @@ class AttentionJob : public TileJob {
     }
   }
 
-  void RunTile(std::int64_t unit, TileScratch& scratch) {
+  // An item whose tiles are cut into parts.
+  struct PartedItem {
+    std::int64_t item = 0;
+    std::int64_t parts = 0;
+    std::int64_t first_float = 0;  // of its part_results_
+  };
+
+  // The results of the parts of a KV head.
+  float* PartResults(const PartedItem& parted, std::int64_t kv_head) {
+    return part_results_.data() + parted.first_float +
+           kv_head * PartsFloats(problem_, problem_.items()[parted.item]);
+  }
+
+  absl::Status RunTile(std::int64_t unit, TileScratch& scratch) {
     const auto after = std::upper_bound(first_tile_.begin(), first_tile_.end(), unit);
     const std::int64_t item = after - first_tile_.begin() - 1;
-    const std::int64_t tiles = (first_tile_[item + 1] - first_tile_[item]) / problem_.kv_heads();
-    const std::int64_t index = unit - first_tile_[item];
-    TileKernel kernel(context_, scratch, item, index / tiles, index % tiles);
-    absl::Status status = kernel.Run();
-    if (!status.ok()) Stop(std::move(status));
+    const std::int64_t per_head = (first_tile_[item + 1] - first_tile_[item]) / problem_.kv_heads();
+    const std::int64_t kv_head = (unit - first_tile_[item]) / per_head;
+    const std::int64_t index = (unit - first_tile_[item]) % per_head;
+    const auto parted = std::lower_bound(
+        parted_.begin(), parted_.end(), item,
+        [](const PartedItem& entry, std::int64_t value) { return entry.item < value; });
+    if (parted == parted_.end() || parted->item != item) {
+      return TileKernel(context_, scratch, item, kv_head, index).Run();
+    }
+    float* const result = PartResults(*parted, kv_head) +
+                          index * TileKernel::PartFloats(problem_, problem_.items()[item]);
+    return TileKernel(context_, scratch, item, kv_head, 0).RunPart(index, result);
+  }
+
+  absl::Status JoinParts(std::int64_t unit, TileScratch& scratch) {
+    const PartedItem& parted = parted_[unit / problem_.kv_heads()];
+    const std::int64_t kv_head = unit % problem_.kv_heads();
+    return TileKernel(context_, scratch, parted.item, kv_head, 0)
+        .JoinParts(parted.parts, PartResults(parted, kv_head));
   }
 
   // Keeps the first reason.
@@ -179,7 +233,10 @@ class AttentionJob : public TileJob {
   GatheredRows keys_;
   GatheredRows values_;
   const TileContext context_;
-  std::vector<std::int64_t> first_tile_;  // [batch + 1]
+  std::vector<std::int64_t> first_tile_;  // [batch + 1], counting parts
+  std::vector<PartedItem> parted_;
+  std::int64_t num_part_floats_ = 0;
+  AlignedBuffer part_results_;
   std::atomic<bool> stopped_{false};
   absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

@@ -64,8 +64,8 @@ struct AttentionJobHooks {
 // outlive the job.
 //
 // Shapes: as AttentionProblem. DType and accumulation: products are taken in float32 (bfloat16 and
-// float16 are converted while gathering); scores, softmax and sums are float32; one rounding to the
-// output's dtype at the end.
+// float16 are converted as they are gathered or read); scores, softmax and sums are float32; one
+// rounding to the output's dtype at the end.
 // Accuracy, per component, before the rounding to the output's dtype:
 //   |o - o*| <= e * sum_j w_j |v_j|, with e = 2e-6 for unit-variance inputs.
 // For others, in the worst case, e = 2e-6 + 2^-24 (n + 2 (d + 3) max_j s_j + 32 max_j b_j):
@@ -87,8 +87,8 @@ absl::StatusOr<std::unique_ptr<TileJob>> MakeAttentionJob(AttentionEngine& engin
                                                           const AttentionOutputs& outputs,
                                                           AttentionJobHooks hooks);
 
-// Bytes that a job and its problem hold while they live: gathered keys and values, and what is kept
-// for each item.
+// Bytes that a job and its problem hold while they live: gathered keys and values, the results of
+// parts, and what is kept for each item.
 std::int64_t WorkingBytes(const AttentionProblem& problem);
 
 // Runs one problem and waits. Errors as MakeAttentionJob.

@@ -23,22 +23,6 @@ bool ItemsShare(const AttentionProblem& problem, TensorView AttentionItem::*whic
                      [&](const AttentionItem& item) { return (item.*which).data == first; });
 }
 
-// The view of the source that an item reads: for a shared one, that of the longest item.
-std::vector<TensorView> SourceViews(const AttentionProblem& problem,
-                                    TensorView AttentionItem::*which) {
-  std::vector<TensorView> views;
-  const bool shared = ItemsShare(problem, which);
-  for (const AttentionItem& item : problem.items()) {
-    const TensorView& view = item.*which;
-    if (!shared || views.empty()) {
-      views.push_back(view);
-    } else if (view.shape[1] > views[0].shape[1]) {
-      views[0] = view;
-    }
-  }
-  return views;
-}
-
 }  // namespace
 
 bool LoadStridedRow(const TensorView& view, std::int64_t head, std::int64_t row, std::int64_t count,
@@ -55,21 +39,42 @@ bool LoadStridedRow(const TensorView& view, std::int64_t head, std::int64_t row,
   return finite;
 }
 
+// The tensors that items read: one each, or one for all that is the longest item's.
+std::vector<GatheredRows::SourceTensor> GatheredRows::Sources(const AttentionProblem& problem,
+                                                              TensorView AttentionItem::*which) {
+  std::vector<SourceTensor> sources;
+  const bool shared = ItemsShare(problem, which);
+  for (const AttentionItem& item : problem.items()) {
+    const TensorView& view = item.*which;
+    if (!shared || sources.empty()) {
+      sources.push_back({.view = view});
+    } else if (view.shape[1] > sources[0].view.shape[1]) {
+      sources[0].view = view;
+    }
+    if (!HasFewRows(problem, item)) sources.back().gathered = true;
+  }
+  for (SourceTensor& source : sources) {
+    if (source.gathered) source.padded_length = RoundUp(source.view.shape[1], kKeyStep);
+  }
+  return sources;
+}
+
 GatheredRows::GatheredRows(const AttentionProblem& problem, TensorView AttentionItem::*which,
                            RowForm form)
-    : form_(form), heads_(problem.kv_heads()), shared_(ItemsShare(problem, which)) {
-  for (TensorView& view : SourceViews(problem, which)) {
-    Source source{
-        .view = view, .padded_length = RoundUp(view.shape[1], kKeyStep), .first_row = total_rows_};
-    dim_ = view.shape[2];
+    : form_(form),
+      heads_(problem.kv_heads()),
+      shared_(ItemsShare(problem, which)),
+      sources_(Sources(problem, which)) {
+  for (SourceTensor& source : sources_) {
+    source.first_row = total_rows_;
+    dim_ = source.view.shape[2];
     total_rows_ += heads_ * source.padded_length;
-    const auto index = static_cast<std::int64_t>(sources_.size());
+    const auto index = &source - sources_.data();
     for (std::int64_t head = 0; head < heads_; ++head) {
       for (std::int64_t begin = 0; begin < source.padded_length; begin += kRowsPerUnit) {
         units_.push_back({index, head, begin});
       }
     }
-    sources_.push_back(std::move(source));
   }
   padded_dim_ = RoundUp(dim_, kDimStep);
 }
@@ -77,19 +82,15 @@ GatheredRows::GatheredRows(const AttentionProblem& problem, TensorView Attention
 std::int64_t GatheredRows::BytesNeeded(const AttentionProblem& problem,
                                        TensorView AttentionItem::*which) {
   std::int64_t sum = 0;
-  std::int64_t longest = 0;
-  for (const AttentionItem& item : problem.items()) {
-    const TensorView& view = item.*which;
-    const std::int64_t length = RoundUp(view.shape[1], kKeyStep);
+  for (const SourceTensor& source : Sources(problem, which)) {
+    const std::int64_t length = source.padded_length;
     const std::int64_t row_bytes =
-        RoundUp(view.shape[2], kDimStep) * static_cast<std::int64_t>(sizeof(float));
+        RoundUp(source.view.shape[2], kDimStep) * static_cast<std::int64_t>(sizeof(float));
     const std::int64_t unit_bytes =
         RoundUp(length, kRowsPerUnit) / kRowsPerUnit * static_cast<std::int64_t>(sizeof(Unit));
-    const std::int64_t bytes = problem.kv_heads() * (length * row_bytes + unit_bytes);
-    sum += bytes;
-    longest = std::max(longest, bytes);
+    sum += problem.kv_heads() * (length * row_bytes + unit_bytes);
   }
-  return ItemsShare(problem, which) ? longest : sum;
+  return sum;
 }
 
 bool GatheredRows::Allocate() {
@@ -104,20 +105,34 @@ bool GatheredRows::Allocate() {
 
 void GatheredRows::RunUnit(std::int64_t unit, float* block) {
   const auto [source_index, head, begin] = units_[unit];
-  const Source& source = sources_[source_index];
+  const SourceTensor& source = sources_[source_index];
   const std::int64_t end = std::min(begin + kRowsPerUnit, source.padded_length);
   for (std::int64_t row = begin; row < end; row += kRowBlock) {
     float* const target = buffer_.data() + RowIndex(source, head, row) * padded_dim_;
-    float* const rows = form_ == RowForm::kDense ? target : block;
+    if (PackInPlace(source, head, row, target)) continue;
     for (std::int64_t i = 0; i < kRowBlock; ++i) {
-      GatherRow(source, head, row + i, rows + i * padded_dim_);
+      GatherRow(source, head, row + i, block + i * padded_dim_);
     }
-    if (rows != target) PackRows(form_, padded_dim_, rows, target);
+    PackRows(form_, padded_dim_, padded_dim_, block, target);
   }
 }
 
+// Packs a block of rows from where they lie, if they can be read there and are finite.
+bool GatheredRows::PackInPlace(const SourceTensor& source, std::int64_t head, std::int64_t row,
+                               float* target) const {
+  const TensorView& view = source.view;
+  if (view.dtype != DType::kFloat32 || view.strides[2] != 1 || dim_ != padded_dim_ ||
+      row + kRowBlock > view.shape[1]) {
+    return false;
+  }
+  const std::byte* first = view.at(head * view.strides[0] + row * view.strides[1]);
+  if (reinterpret_cast<std::uintptr_t>(first) % alignof(float) != 0) return false;
+  return PackRows(form_, padded_dim_, view.strides[1], reinterpret_cast<const float*>(first),
+                  target);
+}
+
 // One row, dense.
-void GatheredRows::GatherRow(const Source& source, std::int64_t head, std::int64_t row,
+void GatheredRows::GatherRow(const SourceTensor& source, std::int64_t head, std::int64_t row,
                              float* target) {
   const std::int64_t filled = row < source.view.shape[1] ? dim_ : 0;
   std::fill(target + filled, target + padded_dim_, 0.0f);
@@ -139,9 +154,19 @@ bool GatheredRows::AnyNonFinite(std::int64_t item, std::int64_t head, std::int64
                      [](std::uint8_t flag) { return flag != 0; });
 }
 
+SourceRows GatheredRows::Source(std::int64_t item, std::int64_t head, std::int64_t begin,
+                                std::int64_t count) const {
+  const TensorView& view = SourceOf(item).view;
+  if (view.strides[2] != 1 || dim_ != padded_dim_) return {};
+  return {.data = view.at(head * view.strides[0] + begin * view.strides[1]),
+          .stride = view.strides[1] * static_cast<std::int64_t>(SizeOf(view.dtype)),
+          .count = count,
+          .dtype = view.dtype};
+}
+
 void GatheredRows::LoadOriginal(std::int64_t item, std::int64_t head, std::int64_t row,
                                 float* target) const {
-  const Source& source = SourceOf(item);
+  const SourceTensor& source = SourceOf(item);
   std::fill(target + dim_, target + padded_dim_, 0.0f);
   LoadStridedRow(source.view, head, row, dim_, target);
 }

@@ -8,6 +8,7 @@
 #include "core/base/aligned_buffer.h"
 #include "core/base/attention_problem.h"
 #include "core/base/row_form.h"
+#include "core/simd/row_products.h"
 
 namespace attend {
 
@@ -21,6 +22,18 @@ constexpr std::int64_t RoundUp(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
+// Rows of a KV head of an item: query row i of the group's head g is row i * group_size + g.
+inline std::int64_t RowsOfItem(const AttentionProblem& problem, const AttentionItem& item) {
+  return item.query_len * problem.group_size();
+}
+
+// Items of so few rows read keys and values as they came: for them, copying would be most of the
+// work.
+inline constexpr std::int64_t kFewRows = 16;
+inline bool HasFewRows(const AttentionProblem& problem, const AttentionItem& item) {
+  return RowsOfItem(problem, item) <= kFewRows;
+}
+
 // The rows of one tensor (keys or values) of all items, as the kernel reads them: float32, of
 // padded_dim columns, in the form of their products' B, with zeros in the padding and in place of
 // what is not finite. Whoever sees a row that is flagged asks for the row as it came.
@@ -31,12 +44,18 @@ class RowReader {
 
   virtual std::int64_t padded_dim() const = 0;
 
-  // Rows [begin, begin + count), for begin a multiple of kKeyStep and count up to the item's length
-  // rounded up to kKeyStep; rows past the length are finite.
+  // Of items that do not have few rows: rows [begin, begin + count), for begin a multiple of
+  // kKeyStep and count up to the item's length rounded up to kKeyStep; rows past the length are
+  // finite.
   virtual const float* Rows(std::int64_t item, std::int64_t head, std::int64_t begin) const = 0;
 
-  // Whether any of the rows [begin, begin + count) held something not finite.
+  // Of the same items: whether any of the rows [begin, begin + count) held something not finite.
   virtual bool AnyNonFinite(std::int64_t item, std::int64_t head, std::int64_t begin,
+                            std::int64_t count) const = 0;
+
+  // Rows [begin, begin + count) as they came, where they can be multiplied so: their columns are
+  // padded_dim() elements side by side. No data otherwise.
+  virtual SourceRows Source(std::int64_t item, std::int64_t head, std::int64_t begin,
                             std::int64_t count) const = 0;
 
   // One row as it came, padded_dim floats.
@@ -44,9 +63,10 @@ class RowReader {
                             float* target) const = 0;
 };
 
-// Rows gathered from a request's tensor, in units that may run on any thread in any order.
-// Memory: the sum over sources of heads * padded length * padded_dim floats, where items that share
-// a source (K and V of batch 1) share its rows.
+// The rows of a request's tensor: those of items that do not have few rows are gathered, in units
+// that may run on any thread in any order.
+// Memory: the sum over gathered sources of heads * padded length * padded_dim floats, where items
+// that share a source (K and V of batch 1) share its rows.
 class GatheredRows : public RowReader {
  public:
   // `which` is &AttentionItem::key or &AttentionItem::value. `problem` must outlive it.
@@ -68,12 +88,15 @@ class GatheredRows : public RowReader {
   const float* Rows(std::int64_t item, std::int64_t head, std::int64_t begin) const override;
   bool AnyNonFinite(std::int64_t item, std::int64_t head, std::int64_t begin,
                     std::int64_t count) const override;
+  SourceRows Source(std::int64_t item, std::int64_t head, std::int64_t begin,
+                    std::int64_t count) const override;
   void LoadOriginal(std::int64_t item, std::int64_t head, std::int64_t row,
                     float* target) const override;
 
  private:
-  struct Source {
+  struct SourceTensor {
     TensorView view;  // [heads, length, dim]
+    bool gathered = false;
     std::int64_t padded_length = 0;
     std::int64_t first_row = 0;  // in the buffer, of head 0
   };
@@ -83,12 +106,16 @@ class GatheredRows : public RowReader {
     std::int64_t begin;
   };
 
-  const Source& SourceOf(std::int64_t item) const { return sources_[shared_ ? 0 : item]; }
-  std::int64_t RowIndex(const Source& source, std::int64_t head, std::int64_t row) const {
+  static std::vector<SourceTensor> Sources(const AttentionProblem& problem,
+                                           TensorView AttentionItem::*which);
+  const SourceTensor& SourceOf(std::int64_t item) const { return sources_[shared_ ? 0 : item]; }
+  std::int64_t RowIndex(const SourceTensor& source, std::int64_t head, std::int64_t row) const {
     return source.first_row + head * source.padded_length + row;
   }
 
-  void GatherRow(const Source& source, std::int64_t head, std::int64_t row, float* target);
+  bool PackInPlace(const SourceTensor& source, std::int64_t head, std::int64_t row,
+                   float* target) const;
+  void GatherRow(const SourceTensor& source, std::int64_t head, std::int64_t row, float* target);
 
   const RowForm form_;
   std::int64_t heads_ = 0;
@@ -96,7 +123,7 @@ class GatheredRows : public RowReader {
   std::int64_t padded_dim_ = 0;
   std::int64_t total_rows_ = 0;
   bool shared_ = false;
-  std::vector<Source> sources_;
+  std::vector<SourceTensor> sources_;
   std::vector<Unit> units_;
   std::vector<std::uint8_t> non_finite_;  // one for each kKeyStep rows
   AlignedBuffer buffer_;

@@ -15,6 +15,13 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
+// Rows that are converted together where they cannot be multiplied as they came.
+constexpr std::int64_t kStagedRows = 64;
+
+// What a part keeps of a row beside its sums: maximum, denominator, whether it sees any key, and
+// whether it may have met values that are not finite.
+constexpr std::int64_t kStateFloats = kTileAlignment;
+
 // Outside of these a scale is applied on its own: folded into the factor it could vanish, or make
 // the factor infinite.
 constexpr float kSmallestFoldedScale = 1e-30f;
@@ -31,10 +38,13 @@ absl::Status GivenUp() { return absl::CancelledError("the request was given up")
 
 }  // namespace
 
-std::int64_t QueryTileRows(std::int64_t rows) { return rows <= 16 ? 16 : kMaxQueryTile; }
+std::int64_t TilesOfItem(const AttentionProblem& problem, const AttentionItem& item) {
+  return (RowsOfItem(problem, item) + kMaxQueryTile - 1) / kMaxQueryTile;
+}
 
-std::int64_t RowsOfItem(const AttentionProblem& problem, const AttentionItem& item) {
-  return item.query_len * problem.group_size();
+std::int64_t PartsOfTile(const AttentionProblem& problem, const AttentionItem& item) {
+  if (TilesOfItem(problem, item) != 1) return 1;
+  return std::max<std::int64_t>(1, (item.kv_len + kPartKeys - 1) / kPartKeys);
 }
 
 bool TileScratch::Reserve(std::int64_t padded_head_dim, std::int64_t padded_value_dim) {
@@ -48,7 +58,8 @@ bool TileScratch::Reserve(std::int64_t padded_head_dim, std::int64_t padded_valu
     scores = AlignedBuffer(kMaxQueryTile * kMaxKeyTile);
     bias = AlignedBuffer(kMaxKeyTile);
     row = AlignedBuffer(std::max({head_dim, value_dim, kMaxKeyTile}));
-    for (const AlignedBuffer* buffer : {&query, &output, &terms, &scores, &bias, &row}) {
+    staged = AlignedBuffer(kStagedRows * std::max(head_dim, value_dim));
+    for (const AlignedBuffer* buffer : {&query, &output, &terms, &scores, &bias, &row, &staged}) {
       if (!buffer->ok()) return false;
     }
     std::fill(bias.data(), bias.data() + kMaxKeyTile, 0.0f);
@@ -68,10 +79,11 @@ TileKernel::TileKernel(const TileContext& context, TileScratch& scratch, std::in
       kv_head_(kv_head),
       head_dim_(context.keys.padded_dim()),
       value_dim_(context.values.padded_dim()),
-      tile_rows_(QueryTileRows(RowsOfItem(context.problem, item_))),
-      plain_(IsPlain(context.problem)) {
-  first_row_ = tile * tile_rows_;
-  num_rows_ = std::min(tile_rows_, RowsOfItem(problem_, item_) - first_row_);
+      few_rows_(HasFewRows(context.problem, item_)),
+      plain_(IsPlain(context.problem)),
+      factor_(plain_ ? context.problem.scale() * kLog2E : kLog2E) {
+  first_row_ = tile * kMaxQueryTile;
+  num_rows_ = std::min(kMaxQueryTile, RowsOfItem(problem_, item_) - first_row_);
   const std::int64_t group = problem_.group_size();
   keys_ = {item_.kv_len, 0};
   for (std::int64_t r = 0; r < num_rows_; ++r) {
@@ -89,10 +101,75 @@ TileKernel::TileKernel(const TileContext& context, TileScratch& scratch, std::in
 
 absl::Status TileKernel::Run() {
   PackQueries();
+  absl::Status status = Accumulate(keys_);
+  return status.ok() ? Finish() : status;
+}
+
+std::int64_t TileKernel::PartFloats(const AttentionProblem& problem, const AttentionItem& item) {
+  const std::int64_t rows = std::min(RowsOfItem(problem, item), kMaxQueryTile);
+  return rows * (RoundUp(problem.value_dim(), kDimStep) + kStateFloats);
+}
+
+absl::Status TileKernel::RunPart(std::int64_t part, float* result) {
+  PackQueries();
+  absl::Status status = Accumulate(
+      {std::max(keys_.begin, part * kPartKeys), std::min(keys_.end, (part + 1) * kPartKeys)});
+  if (status.ok()) SavePart(result);
+  return status;
+}
+
+absl::Status TileKernel::JoinParts(std::int64_t parts, float* results) {
+  for (std::int64_t part = 0; part < parts; ++part) {
+    AddPart(results + part * PartFloats(problem_, item_), part == 0);
+  }
+  if (problem_.wants_weights() || problem_.score_stage() != ScoreStage::kNone) PackQueries();
+  return Finish();
+}
+
+void TileKernel::SavePart(float* result) const {
+  float* state = result + num_rows_ * value_dim_;
+  std::copy_n(scratch_.output.data(), num_rows_ * value_dim_, result);
+  for (std::int64_t r = 0; r < num_rows_; ++r, state += kStateFloats) {
+    state[0] = rows_[r].state.maximum;
+    state[1] = rows_[r].state.sum;
+    state[2] = rows_[r].sees_any ? 1.0f : 0.0f;
+    state[3] = non_finite_values_ ? 1.0f : 0.0f;
+  }
+}
+
+// Adds sums that were taken below another maximum: both are brought to the larger of the two.
+void TileKernel::AddPart(float* result, bool first) {
+  float* const output = scratch_.output.data();
+  float before[kMaxQueryTile];
+  float added[kMaxQueryTile];
+  const float* state = result + num_rows_ * value_dim_;
+  for (std::int64_t r = 0; r < num_rows_; ++r, state += kStateFloats) {
+    Row& row = rows_[r];
+    const float maximum = std::max(row.state.maximum, state[0]);
+    const auto factor = [&](float of) {
+      return of == maximum ? 1.0f : std::exp2(factor_ * (of - maximum));
+    };
+    before[r] = factor(row.state.maximum);
+    added[r] = factor(state[0]);
+    row.state.sum = row.state.sum * before[r] + state[1] * added[r];
+    row.state.maximum = maximum;
+    row.sees_any = row.sees_any || state[2] != 0;
+    non_finite_values_ = non_finite_values_ || state[3] != 0;
+  }
+  if (first) {
+    std::copy_n(result, num_rows_ * value_dim_, output);
+    return;
+  }
+  ScaleRows(added, num_rows_, value_dim_, result);
+  AddToScaledRows(before, num_rows_, value_dim_, result, output);
+}
+
+// Unnormalised sums over keys of a range, into scratch_.output and the rows' states.
+absl::Status TileKernel::Accumulate(KeyRange keys) {
   bool first = true;
-  for (std::int64_t key = keys_.begin; key < keys_.end;) {
+  for (std::int64_t key = keys.begin; key < keys.end;) {
     if (ShouldStop()) return GivenUp();
-    const std::int64_t count = std::min(kMaxKeyTile, RoundUp(keys_.end - key, kKeyStep));
+    const std::int64_t count = std::min(kMaxKeyTile, RoundUp(keys.end - key, kKeyStep));
     if (!BlocksExclude(key, count)) {
       absl::Status status = RunKeyTile(key, count, first);
       if (!status.ok()) return status;
@@ -101,10 +178,17 @@ absl::Status TileKernel::Run() {
     key += count;
   }
   if (first) std::fill_n(scratch_.output.data(), num_rows_ * value_dim_, 0.0f);
+  return absl::OkStatus();
+}
+
+absl::Status TileKernel::Finish() {
   for (std::int64_t r = 0; r < num_rows_; ++r) Normalize(rows_[r]);
   for (std::int64_t r = 0; r < num_rows_; ++r) {
     ScaleRows(&rows_[r].inverse, 1, value_dim_, scratch_.output.data() + r * value_dim_);
   }
+  // Of a sum that vanished, the sign may be that of a value that its row does not see.
+  float* const output = scratch_.output.data();
+  for (std::int64_t i = 0; i < num_rows_ * value_dim_; ++i) output[i] += 0.0f;  // -0 + 0 is 0
   absl::Status status = AddNonFiniteValues();
   if (!status.ok()) return status;
   StoreRows();
@@ -114,7 +198,8 @@ absl::Status TileKernel::Run() {
 bool TileKernel::ShouldStop() const { return context_.should_stop && context_.should_stop(); }
 
 void TileKernel::PackQueries() {
-  for (std::int64_t r = 0; r < tile_rows_; ++r) {
+  const std::int64_t rows = few_rows_ ? num_rows_ : kMaxQueryTile;
+  for (std::int64_t r = 0; r < rows; ++r) {
     float* target = scratch_.query.data() + r * head_dim_;
     const std::int64_t filled = r < num_rows_ ? problem_.head_dim() : 0;
     std::fill(target + filled, target + head_dim_, 0.0f);
@@ -125,7 +210,7 @@ void TileKernel::PackQueries() {
 absl::Status TileKernel::Multiply(std::int64_t n, std::int64_t k, bool transpose, const float* a,
                                   const float* b, float* c) {
   absl::StatusOr<const TileGemm*> gemm =
-      context_.gemms.Get({.m = static_cast<std::int32_t>(tile_rows_),
+      context_.gemms.Get({.m = static_cast<std::int32_t>(kMaxQueryTile),
                           .n = static_cast<std::int32_t>(n),
                           .k = static_cast<std::int32_t>(k),
                           .transpose_b = transpose});
@@ -133,8 +218,12 @@ absl::Status TileKernel::Multiply(std::int64_t n, std::int64_t k, bool transpose
   return scratch_.runner.Run(**gemm, a, b, c);
 }
 
-// The products of the tile's queries with `count` keys, into scratch_.scores [tile_rows, count].
+// The products of the tile's queries with `count` keys, into scratch_.scores [rows, count].
 absl::Status TileKernel::Scores(std::int64_t first_key, std::int64_t count) {
+  if (few_rows_) {
+    ScoresOfSource(first_key, count);
+    return absl::OkStatus();
+  }
   absl::Status status =
       Multiply(count, head_dim_, /*transpose=*/true, scratch_.query.data(),
                context_.keys.Rows(item_index_, kv_head_, first_key), scratch_.scores.data());
@@ -153,10 +242,67 @@ absl::Status TileKernel::RunKeyTile(std::int64_t first_key, std::int64_t count, 
   }
   float* const output = scratch_.output.data();
   float* const terms = first ? output : scratch_.terms.data();
-  status = Multiply(value_dim_, count, /*transpose=*/false, scratch_.scores.data(),
-                    context_.values.Rows(item_index_, kv_head_, first_key), terms);
+  status = Terms(first_key, count, terms);
   if (status.ok() && !first) AddToScaledRows(corrections, num_rows_, value_dim_, terms, output);
   return status;
+}
+
+// The products of the weights in scratch_.scores with `count` values, those that are not finite as
+// zeros.
+absl::Status TileKernel::Terms(std::int64_t first_key, std::int64_t count, float* terms) {
+  if (few_rows_) {
+    TermsOfSource(first_key, count, terms);
+    return absl::OkStatus();
+  }
+  return Multiply(value_dim_, count, /*transpose=*/false, scratch_.scores.data(),
+                  context_.values.Rows(item_index_, kv_head_, first_key), terms);
+}
+
+// Calls body(index of the first, rows) for up to `count` rows as they came, or a copy of them in
+// float32 where they cannot be multiplied so, or shall have zeros for what is not finite.
+template <typename Body>
+void TileKernel::ForSourceRows(const RowReader& reader, bool finite_only, std::int64_t first_key,
+                               std::int64_t count, Body body) {
+  const std::int64_t end = std::min(first_key + count, item_.kv_len);
+  const SourceRows rows = reader.Source(item_index_, kv_head_, first_key, end - first_key);
+  if (rows.data != nullptr && !finite_only) return body(0, rows);
+  const std::int64_t columns = reader.padded_dim();
+  float* const staged = scratch_.staged.data();
+  for (std::int64_t begin = first_key; begin < end; begin += kStagedRows) {
+    const std::int64_t num_rows = std::min(kStagedRows, end - begin);
+    for (std::int64_t j = 0; j < num_rows; ++j) {
+      reader.LoadOriginal(item_index_, kv_head_, begin + j, staged + j * columns);
+    }
+    if (finite_only) ZeroNonFinite(staged, num_rows * columns);
+    body(begin - first_key, SourceRows{.data = reinterpret_cast<const std::byte*>(staged),
+                                       .stride = columns * static_cast<std::int64_t>(sizeof(float)),
+                                       .count = num_rows,
+                                       .dtype = DType::kFloat32});
+  }
+}
+
+void TileKernel::ScoresOfSource(std::int64_t first_key, std::int64_t count) {
+  ForSourceRows(context_.keys, false, first_key, count,
+                [&](std::int64_t index, const SourceRows& keys) {
+                  ScoreRows(keys, head_dim_, num_rows_, scratch_.query.data(), count,
+                            scratch_.scores.data() + index);
+                });
+}
+
+void TileKernel::TermsOfSource(std::int64_t first_key, std::int64_t count, float* terms) {
+  const auto weigh = [&](bool finite_only) {
+    std::fill_n(terms, num_rows_ * value_dim_, 0.0f);
+    ForSourceRows(context_.values, finite_only, first_key, count,
+                  [&](std::int64_t index, const SourceRows& values) {
+                    WeighRows(values, value_dim_, num_rows_, count, scratch_.scores.data() + index,
+                              terms);
+                  });
+  };
+  weigh(false);
+  if (AllFinite(terms, num_rows_ * value_dim_)) return;
+  // A value, or a weight, is not finite. Values that are not are added where they are seen.
+  non_finite_values_ = true;
+  weigh(true);
 }
 
 // Keys that are not finite took part in the product as zeros: gives them the scores that they have.
@@ -189,7 +335,6 @@ TileKernel::Columns TileKernel::ColumnsOf(const Row& row, std::int64_t first_key
 float TileKernel::SoftmaxRowStep(Row& row, std::int64_t first_key, std::int64_t count,
                                  float* scores) {
   const Columns columns = ColumnsOf(row, first_key, count);
-  float factor = problem_.scale() * kLog2E;
   bool sees_any = columns.begin < columns.end;
   if (!plain_ && sees_any) {
     ScoreTransform transform = TransformOf(row, first_key);
@@ -199,9 +344,8 @@ float TileKernel::SoftmaxRowStep(Row& row, std::int64_t first_key, std::int64_t 
     }
     sees_any = TransformScores(transform, columns.begin, columns.end, scores);
   }
-  if (!plain_) factor = kLog2E;
   row.sees_any = row.sees_any || sees_any;
-  return SoftmaxStep(factor, columns.begin, columns.end, count, scores, row.state);
+  return SoftmaxStep(factor_, columns.begin, columns.end, count, scores, row.state);
 }
 
 ScoreTransform TileKernel::TransformOf(const Row& row, std::int64_t first_key) const {
@@ -291,8 +435,11 @@ void TileKernel::Normalize(Row& row) {
 absl::Status TileKernel::AddNonFiniteValues() {
   float* value = scratch_.row.data();
   const auto is_finite = [](float v) { return std::isfinite(v); };
+  if (few_rows_ && !non_finite_values_) return absl::OkStatus();
   for (std::int64_t step = keys_.begin; step < keys_.end; step += kKeyStep) {
-    if (!context_.values.AnyNonFinite(item_index_, kv_head_, step, kKeyStep)) continue;
+    if (!few_rows_ && !context_.values.AnyNonFinite(item_index_, kv_head_, step, kKeyStep)) {
+      continue;
+    }
     if (ShouldStop()) return GivenUp();
     for (std::int64_t key = step; key < std::min(step + kKeyStep, keys_.end); ++key) {
       context_.values.LoadOriginal(item_index_, kv_head_, key, value);

@@ -19,15 +19,14 @@ namespace attend {
 inline constexpr std::int64_t kMaxQueryTile = 64;  // rows
 inline constexpr std::int64_t kMaxKeyTile = 512;   // keys
 
-// Rows of one KV head of an item: query row i of the group's head g is row i * group_size + g, so
-// that one tile serves a whole group at neighbouring positions.
-//
-// Height of the tiles of an item: it depends on the item's own rows alone, since a product's bits
-// may depend on it.
-std::int64_t QueryTileRows(std::int64_t rows);
+// Tiles are cut from the rows of a KV head of an item (see RowsOfItem), so that one tile serves a
+// whole group of heads at neighbouring positions.
+std::int64_t TilesOfItem(const AttentionProblem& problem, const AttentionItem& item);
 
-// The rows of a KV head of an item.
-std::int64_t RowsOfItem(const AttentionProblem& problem, const AttentionItem& item);
+// Where a head of an item is one tile, its keys are cut at multiples of this many, into parts that
+// different threads may work on. The positions depend on nothing else, so that bits do not.
+inline constexpr std::int64_t kPartKeys = 4096;
+std::int64_t PartsOfTile(const AttentionProblem& problem, const AttentionItem& item);
 
 // Scratch memory of one worker. Grows to the largest tile it has met, and stays.
 class TileScratch {
@@ -44,6 +43,7 @@ class TileScratch {
   AlignedBuffer scores;  // [kMaxQueryTile, kMaxKeyTile]
   AlignedBuffer bias;    // [kMaxKeyTile]
   AlignedBuffer row;     // [max(padded dims, kMaxKeyTile)]
+  AlignedBuffer staged;  // [kStagedRows, max(padded dims)]
 
  private:
   std::int64_t head_dim_ = 0;
@@ -60,7 +60,8 @@ struct TileContext {
   const std::function<bool()>& should_stop;
 };
 
-// One tile of an item's KV head. Made, run once, and dropped.
+// One tile of an item's KV head. Made, run once (as a whole, as a part, or to join parts), and
+// dropped.
 class TileKernel {
  public:
   TileKernel(const TileContext& context, TileScratch& scratch, std::int64_t item,
@@ -68,6 +69,11 @@ class TileKernel {
 
   // Computes the tile's rows of every output that is wanted. CANCELLED if should_stop says so.
   absl::Status Run();
+
+  // The same in two steps. A part's result is PartFloats floats at a multiple of 64 bytes.
+  static std::int64_t PartFloats(const AttentionProblem& problem, const AttentionItem& item);
+  absl::Status RunPart(std::int64_t part, float* result);
+  absl::Status JoinParts(std::int64_t parts, float* results);
 
  private:
   // A row of the tile.
@@ -87,10 +93,20 @@ class TileKernel {
 
   bool ShouldStop() const;
   void PackQueries();
+  absl::Status Accumulate(KeyRange keys);
+  absl::Status Finish();
+  void SavePart(float* result) const;
+  void AddPart(float* result, bool first);
   absl::Status RunKeyTile(std::int64_t first_key, std::int64_t count, bool first);
   absl::Status Multiply(std::int64_t n, std::int64_t k, bool transpose, const float* a,
                         const float* b, float* c);
   absl::Status Scores(std::int64_t first_key, std::int64_t count);
+  absl::Status Terms(std::int64_t first_key, std::int64_t count, float* terms);
+  template <typename Body>
+  void ForSourceRows(const RowReader& reader, bool finite_only, std::int64_t first_key,
+                     std::int64_t count, Body body);
+  void ScoresOfSource(std::int64_t first_key, std::int64_t count);
+  void TermsOfSource(std::int64_t first_key, std::int64_t count, float* terms);
   void RescoreNonFiniteKeys(std::int64_t first_key, std::int64_t count);
   float SoftmaxRowStep(Row& row, std::int64_t first_key, std::int64_t count, float* scores);
   bool BlocksExclude(std::int64_t first_key, std::int64_t count) const;
@@ -113,10 +129,12 @@ class TileKernel {
   const std::int64_t item_index_;
   const AttentionItem& item_;
   const std::int64_t kv_head_;
-  const std::int64_t head_dim_;   // padded
-  const std::int64_t value_dim_;  // padded
-  const std::int64_t tile_rows_;  // rows of the products
-  const bool plain_;              // nothing but a factor between product and softmax
+  const std::int64_t head_dim_;     // padded
+  const std::int64_t value_dim_;    // padded
+  const bool few_rows_;             // read keys and values as they came
+  const bool plain_;                // nothing but a factor between product and softmax
+  const float factor_;              // log2(e) times what turns a score, as it is kept, into a logit
+  bool non_finite_values_ = false;  // met by rows that read them as they came
   std::int64_t first_row_ = 0;
   std::int64_t num_rows_ = 0;
   KeyRange keys_;  // that any row may see, from a multiple of kKeyStep

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/field_checks.h"
 #include "core/base/pair_count.h"
 #include "core/base/status.h"
 
@@ -43,10 +44,8 @@ absl::StatusOr<AttentionProblem> AttentionProblemBuilder::Build() {
 
 absl::Status AttentionProblemBuilder::CheckOutput() {
   problem_.output_ = args_.output;
-  if (args_.output.dtype.has_value() && !IsFloat(*args_.output.dtype)) {
-    return InvalidField("output.dtype", absl::StrCat("is ", Name(*args_.output.dtype),
-                                                     "; expected FLOAT32, BFLOAT16 or FLOAT16"));
-  }
+  const absl::Status status = CheckFloatDType("output", problem_.output_dtype());
+  if (!status.ok()) return status;
   absl::StatusOr<std::int64_t> count = CheckedElementCount(problem_.output_shape(), "output");
   if (!count.ok()) return count.status();
   if (!args_.output.weights && args_.output.scores == ScoreStage::kNone) return absl::OkStatus();

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <tuple>
 #include <utility>
 
@@ -20,29 +19,6 @@ constexpr std::int64_t kMaxPosition = std::int64_t{1} << 40;
 
 // Blocks of a block mask that a request may have in all.
 constexpr std::int64_t kMaxMaskBlocks = std::int64_t{1} << 24;
-
-// Reads a FLOAT32 tensor of the options whose shape is one of those given.
-absl::StatusOr<std::vector<float>> ReadFloats(const TensorView& tensor, absl::string_view field,
-                                              std::span<const Dims> shapes,
-                                              absl::string_view expected) {
-  if (tensor.dtype != DType::kFloat32) {
-    return InvalidField(absl::StrCat(field, ".dtype"),
-                        absl::StrCat("is ", Name(tensor.dtype), "; expected FLOAT32"));
-  }
-  if (std::find(shapes.begin(), shapes.end(), tensor.shape) == shapes.end()) {
-    return InvalidField(absl::StrCat(field, ".shape"),
-                        absl::StrCat("is ", ShapeString(tensor.shape), "; expected ", expected));
-  }
-  const std::int64_t columns = tensor.shape.back();
-  std::vector<float> values;
-  values.reserve(tensor.num_elements());
-  for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
-    const std::int64_t row_stride = tensor.rank() == 2 ? tensor.strides[0] : 0;
-    const std::int64_t offset = (i / columns) * row_stride + (i % columns) * tensor.strides.back();
-    values.push_back(LoadUnaligned<float>(tensor.at(offset)));
-  }
-  return values;
-}
 
 absl::Status CheckBlockSize(const std::string& field, std::int64_t size) {
   if (size > 0 && size % 64 == 0) return absl::OkStatus();
@@ -127,17 +103,9 @@ absl::Status AttentionProblemBuilder::CheckSlopes() {
 
 absl::Status AttentionProblemBuilder::CheckSinks() {
   if (!args_.options.sinks.has_value()) return absl::OkStatus();
-  const std::string field = "options.sinks";
-  const Dims shapes[] = {{problem_.query_heads_}};
   absl::StatusOr<std::vector<float>> sinks =
-      ReadFloats(*args_.options.sinks, field, shapes, ShapeString(shapes[0]));
+      ReadSinks(*args_.options.sinks, "options.sinks", problem_.query_heads_);
   if (!sinks.ok()) return sinks.status();
-  for (std::size_t i = 0; i < sinks->size(); ++i) {
-    const float sink = (*sinks)[i];
-    if (!std::isnan(sink) && sink < std::numeric_limits<float>::infinity()) continue;
-    return InvalidField(Indexed(field, ".data", static_cast<std::int64_t>(i)),
-                        absl::StrCat("is ", sink, "; expected a number or -inf"));
-  }
   problem_.sinks_ = *std::move(sinks);
   return absl::OkStatus();
 }

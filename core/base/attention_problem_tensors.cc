@@ -47,17 +47,14 @@ absl::Status AttentionProblemBuilder::CheckTensor(const TensorView& tensor, absl
   }
   const absl::StatusOr<std::int64_t> count = CheckedElementCount(tensor.shape, field);
   if (!count.ok()) return count.status();
-  if (!IsFloat(tensor.dtype)) {
-    return InvalidField(
-        absl::StrCat(field, ".dtype"),
-        absl::StrCat("is ", Name(tensor.dtype), "; expected FLOAT32, BFLOAT16 or FLOAT16"));
-  }
+  absl::Status status = CheckFloatDType(field, tensor.dtype);
+  if (!status.ok()) return status;
   if (tensor.dtype != args_.query.dtype) {
     return InvalidField(absl::StrCat(field, ".dtype"),
                         absl::StrCat("is ", Name(tensor.dtype), "; expected query's dtype, ",
                                      Name(args_.query.dtype)));
   }
-  absl::Status status = CheckRange(DimField(field, axes_.dim), tensor.shape[axes_.dim], 1, max_dim);
+  status = CheckRange(DimField(field, axes_.dim), tensor.shape[axes_.dim], 1, max_dim);
   if (!status.ok()) return status;
   return CheckRange(DimField(field, axes_.heads), tensor.shape[axes_.heads], 1, limits_.max_heads);
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/field_checks.h"
 #include "core/base/status.h"
 
 namespace attend {
@@ -93,11 +94,8 @@ absl::StatusOr<BroadcastView> BroadcastBooleanMask(const TensorView& mask,
 absl::StatusOr<BroadcastView> BroadcastAdditiveMask(const TensorView& mask,
                                                     std::span<const std::int64_t> target,
                                                     absl::string_view field) {
-  if (!IsFloat(mask.dtype)) {
-    return InvalidField(
-        absl::StrCat(field, ".dtype"),
-        absl::StrCat("is ", Name(mask.dtype), "; expected FLOAT32, BFLOAT16 or FLOAT16"));
-  }
+  const absl::Status status = CheckFloatDType(field, mask.dtype);
+  if (!status.ok()) return status;
   absl::StatusOr<BroadcastView> view = Broadcast(mask, target, field);
   if (!view.ok()) return view;
   const DType dtype = mask.dtype;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <future>
 #include <memory>
 #include <sys/resource.h>
@@ -12,6 +11,7 @@
 #include <tbb/task_arena.h>
 #include <tbb/task_scheduler_observer.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "core/executor/cpu_limits.h"
@@ -76,42 +76,57 @@ class Executor::Impl {
   int num_threads() const { return threads_; }
 
   void Run(std::span<TileJob* const> jobs) {
-    std::vector<std::unique_ptr<RunningJob>> running;
+    auto batch = std::make_shared<Batch>();
     for (TileJob* job : jobs) {
       if (job->num_stages() == 0) {
         job->Finish();
         continue;
       }
-      running.push_back(std::make_unique<RunningJob>());
-      running.back()->job = job;
+      batch->running.push_back(std::make_unique<RunningJob>());
+      batch->running.back()->job = job;
     }
-    if (!running.empty()) RunInArena([&running] { RunStages(running); });
+    if (batch->running.empty()) return;
+    std::future<void> finished = batch->finished.get_future();
+    // Once for a whole batch, since a change of threads costs more than a small request's tiles.
+    // The caller waits and never computes: its thread is not one of the workers and has no scratch.
+    arena_.enqueue(BatchTask(batch));
+    finished.wait();
   }
 
  private:
-  // Once for a whole batch, since a change of threads costs more than a small request's tiles. The
-  // caller waits and never computes: its thread is not one of the workers and has no scratch.
-  void RunInArena(const std::function<void()>& body) {
-    // Owned by the task too: the waiter may return while the task still is in set_value.
-    auto finished = std::make_shared<std::promise<void>>();
-    HandToTbb();
-    arena_.enqueue([finished, &body] {
-      ReceiveFromTbb();
-      body();
-      finished->set_value();
-    });
-    finished->get_future().wait();
-  }
+  using RunningJobs = std::vector<std::unique_ptr<RunningJob>>;
 
-  static void RunStages(std::vector<std::unique_ptr<RunningJob>>& running) {
-    while (!running.empty()) {
-      RunStage(running);
-      std::erase_if(running, [](const auto& entry) { return entry->job == nullptr; });
+  // The jobs of one Run. Shared by it and its task: Run may return while the task still is in
+  // set_value.
+  struct Batch {
+    RunningJobs running;
+    std::promise<void> finished;
+  };
+
+  // What the arena runs. TBB copies it into memory of its own and destroys it there, so these are
+  // handed over as well.
+  class BatchTask {
+   public:
+    explicit BatchTask(std::shared_ptr<Batch> batch) : batch_(std::move(batch)) {}
+    BatchTask(const BatchTask& other) : batch_(other.batch_) { HandToTbb(); }
+    BatchTask& operator=(const BatchTask&) = delete;
+    ~BatchTask() { ReceiveFromTbb(); }
+
+    void operator()() const {
+      ReceiveFromTbb();
+      while (!batch_->running.empty()) {
+        RunStage(batch_->running);
+        std::erase_if(batch_->running, [](const auto& entry) { return entry->job == nullptr; });
+      }
+      batch_->finished.set_value();
     }
-  }
+
+   private:
+    std::shared_ptr<Batch> batch_;
+  };
 
   // Runs the current stage of every job side by side.
-  static void RunStage(std::vector<std::unique_ptr<RunningJob>>& running) {
+  static void RunStage(RunningJobs& running) {
     std::int64_t total = 0;
     for (auto& entry : running) {
       entry->num_units = entry->job->num_units(entry->stage);
@@ -123,19 +138,17 @@ class Executor::Impl {
     for (auto& entry : running) {
       if (entry->num_units == 0) EndStage(*entry);
     }
+    const auto run_unit = [&running](std::int64_t unit) {
+      ReceiveFromTbb();
+      RunUnit(running, unit);
+      HandToTbb();
+    };
     HandToTbb();
-    tbb::parallel_for(
-        std::int64_t{0}, total,
-        [&running](std::int64_t unit) {
-          ReceiveFromTbb();
-          RunUnit(running, unit);
-          HandToTbb();
-        },
-        tbb::simple_partitioner());
+    tbb::parallel_for(std::int64_t{0}, total, run_unit, tbb::simple_partitioner());
     ReceiveFromTbb();
   }
 
-  static void RunUnit(std::vector<std::unique_ptr<RunningJob>>& running, std::int64_t unit) {
+  static void RunUnit(RunningJobs& running, std::int64_t unit) {
     const auto after = std::upper_bound(
         running.begin(), running.end(), unit,
         [](std::int64_t value, const auto& entry) { return value < entry->first; });

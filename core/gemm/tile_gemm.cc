@@ -151,13 +151,11 @@ class TileGemmCache::Impl {
   const dnnl::engine& engine() const { return engine_; }
 
   absl::StatusOr<const TileGemm*> Get(const TileGemmShape& shape) {
-    {
-      const absl::ReaderMutexLock lock(&mutex_);
-      const auto found = gemms_.find(shape);
-      if (found != gemms_.end()) return found->second.get();
-    }
-    // Made without the lock, so that nobody else waits. Two threads may meet here for one shape:
-    // the first to come back wins.
+    if (const TileGemm* found = Find(shape)) return found;
+    // Made one at a time, as oneDNN's own cache would have it, but with nobody waiting who asks for
+    // what is made already.
+    const absl::MutexLock making(&making_);
+    if (const TileGemm* found = Find(shape)) return found;
     try {
       std::unique_ptr<TileGemm> made = Make(shape);
       const absl::MutexLock lock(&mutex_);
@@ -175,6 +173,13 @@ class TileGemmCache::Impl {
   }
 
  private:
+  // Null if it has not been made.
+  const TileGemm* Find(const TileGemmShape& shape) const {
+    const absl::ReaderMutexLock lock(&mutex_);
+    const auto found = gemms_.find(shape);
+    return found == gemms_.end() ? nullptr : found->second.get();
+  }
+
   std::unique_ptr<TileGemm> Make(const TileGemmShape& shape) const {
     const SingleOpenMpThread single;
     return blocks_ ? MakeConvolution(engine_, shape) : MakeMatmul(engine_, shape);
@@ -182,6 +187,7 @@ class TileGemmCache::Impl {
 
   const bool blocks_;
   const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  absl::Mutex making_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<TileGemmShape, std::unique_ptr<TileGemm>> gemms_ ABSL_GUARDED_BY(mutex_);
 };

@@ -4,8 +4,12 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/simd/convert.cc"
+// foreach_target.h includes these again for each target, so it stands before what it repeats.
+// clang-format off
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "core/simd/load-inl.h"
 #include "hwy/highway.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace attend {
@@ -13,36 +17,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-using FloatTag = hn::CappedTag<float, 16>;
-using BitsTag = hn::RebindToUnsigned<FloatTag>;
-using HalfTag = hn::Rebind<std::uint16_t, FloatTag>;
-using FloatVector = hn::Vec<FloatTag>;
-using BitsVector = hn::Vec<BitsTag>;
-
-// Targets that convert float16 in hardware, as IEEE 754 says. The portable conversions of
-// core/base/dtype.h are as exact, and serve the others.
-#undef ATTEND_NATIVE_FLOAT16
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // the lower, the better
-#define ATTEND_NATIVE_FLOAT16 1
-#else
-#define ATTEND_NATIVE_FLOAT16 0
-#endif
-
-HWY_INLINE FloatVector LoadFloats(const std::byte* source) {
-  return hn::LoadU(FloatTag(), reinterpret_cast<const float*>(source));
-}
-
-HWY_INLINE FloatVector LoadBFloat16s(const std::byte* source) {
-  const auto bits = hn::LoadU(HalfTag(), reinterpret_cast<const std::uint16_t*>(source));
-  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(BitsTag(), bits)));
-}
-
 #if ATTEND_NATIVE_FLOAT16
-HWY_INLINE FloatVector LoadFloat16s(const std::byte* source) {
-  const hn::Rebind<hwy::float16_t, FloatTag> dh;
-  return hn::PromoteTo(FloatTag(), hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(source)));
-}
-
 HWY_INLINE void StoreFloat16s(FloatVector v, std::byte* target) {
   const hn::Rebind<hwy::float16_t, FloatTag> dh;
   hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(target));
@@ -103,18 +78,9 @@ HWY_INLINE void StoreWith(Store store, DType dtype, const float* HWY_RESTRICT so
 }
 
 bool LoadRow(DType dtype, const std::byte* source, std::int64_t count, float* target) {
-  if (dtype == DType::kFloat32) return LoadWith(LoadFloats, dtype, source, count, target);
-  if (dtype == DType::kBFloat16) return LoadWith(LoadBFloat16s, dtype, source, count, target);
-#if ATTEND_NATIVE_FLOAT16
-  return LoadWith(LoadFloat16s, dtype, source, count, target);
-#else
   bool finite = true;
-  for (std::int64_t i = 0; i < count; ++i) {
-    target[i] = LoadFloat(dtype, source + i * static_cast<std::int64_t>(SizeOf(dtype)));
-    finite = finite && std::isfinite(target[i]);
-  }
+  WithLoader(dtype, [&](auto load) { finite = LoadWith(load, dtype, source, count, target); });
   return finite;
-#endif
 }
 
 void StoreRow(DType dtype, const float* source, float factor, std::int64_t count,

@@ -8,9 +8,11 @@
 
 namespace attend {
 
-// Writes kRowBlock rows, dense [kRowBlock, columns], to `target` in `form`. `columns` is a multiple
-// of kRowBlock; both begin at multiples of 64 bytes and do not overlap. Thread-safety: pure.
-void PackRows(RowForm form, std::int64_t columns, const float* rows, float* target);
+// Writes kRowBlock rows of `columns` floats, `stride` floats apart, to `target` in `form`, and
+// returns whether all are finite. `columns` is a multiple of kRowBlock; `rows` may begin at any
+// address of a float, `target` at multiples of 64 bytes; they do not overlap. Thread-safety: pure.
+bool PackRows(RowForm form, std::int64_t columns, std::int64_t stride, const float* rows,
+              float* target);
 
 }  // namespace attend
 

@@ -24,28 +24,31 @@ using FloatVector = hn::Vec<FloatTag>;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// 2^x for x in [-inf, 0]: 0 below -126, NaN for NaN. Relative error at most 2^-23.
+// 2^(factor * x) for x in [-inf, 0]: 0 where x is less than `least`, -126 / factor; NaN for NaN.
+// Relative error at most 2^-23, beside that of factor * x where no fused multiply-add keeps it
+// exact.
 //
-// x = n + f with n an integer and |f| <= 1/2; 2^f by a polynomial of degree 6 (least maximum
-// relative error on that range, 2e-9 before rounding), 2^n by building the exponent. The product
-// at the end, rather than an addition to the exponent, keeps a NaN a NaN whatever its bits.
-HWY_INLINE FloatVector Exp2(FloatVector x) {
+// factor * x = n + f with n an integer and |f| <= 1/2; 2^f by a polynomial of degree 6 (least
+// maximum relative error on that range with 2^0 = 1, 2e-9 before rounding), 2^n by building the
+// exponent. The product at the end, rather than an addition to the exponent, keeps a NaN a NaN
+// whatever its bits.
+HWY_INLINE FloatVector Exp2(FloatVector factor, FloatVector least, FloatVector x) {
   const FloatTag d;
   const hn::RebindToUnsigned<FloatTag> du;
   // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits, with the exponent's
   // bias of 127 added so that a shift alone makes 2^n.
   const FloatVector magic = hn::Set(d, 12582912.0f + 127.0f);
-  const FloatVector shifted = hn::Add(x, magic);
-  const FloatVector f = hn::Sub(x, hn::Sub(shifted, magic));
+  const FloatVector shifted = hn::MulAdd(x, factor, magic);
+  const FloatVector f = hn::MulSub(x, factor, hn::Sub(shifted, magic));
   const FloatVector power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, shifted)));
-  FloatVector p = hn::Set(d, 1.5345812199e-4f);
-  p = hn::MulAdd(p, f, hn::Set(d, 1.3399931354e-3f));
-  p = hn::MulAdd(p, f, hn::Set(d, 9.6184889576e-3f));
-  p = hn::MulAdd(p, f, hn::Set(d, 5.5503287766e-2f));
-  p = hn::MulAdd(p, f, hn::Set(d, 2.4022646891e-1f));
-  p = hn::MulAdd(p, f, hn::Set(d, 6.9314720574e-1f));
+  FloatVector p = hn::Set(d, 1.5353341795e-4f);
+  p = hn::MulAdd(p, f, hn::Set(d, 1.3398875132e-3f));
+  p = hn::MulAdd(p, f, hn::Set(d, 9.6184374247e-3f));
+  p = hn::MulAdd(p, f, hn::Set(d, 5.5503324691e-2f));
+  p = hn::MulAdd(p, f, hn::Set(d, 2.4022647913e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 6.9314720286e-1f));
   p = hn::MulAdd(p, f, hn::Set(d, 1.0f));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, power));
+  return hn::IfThenZeroElse(hn::Lt(x, least), hn::Mul(p, power));
 }
 
 HWY_INLINE std::int64_t RoundDown(std::int64_t value, std::int64_t step) {
@@ -105,20 +108,23 @@ HWY_INLINE float Exponentials(float factor, float maximum, std::int64_t begin, s
   const FloatTag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const FloatVector f = hn::Set(d, factor);
+  // Finite, so that -inf is below it whatever the factor is.
+  const FloatVector least =
+      hn::Set(d, std::max(-126.0f / factor, std::numeric_limits<float>::lowest()));
   const FloatVector m = hn::Set(d, maximum);
   FloatVector sum0 = hn::Zero(d);
   FloatVector sum1 = hn::Zero(d);
   std::int64_t j = begin;
   for (; j + 2 * lanes <= end; j += 2 * lanes) {
-    const FloatVector p0 = Exp2(hn::Mul(f, hn::Sub(hn::Load(d, row + j), m)));
-    const FloatVector p1 = Exp2(hn::Mul(f, hn::Sub(hn::Load(d, row + j + lanes), m)));
+    const FloatVector p0 = Exp2(f, least, hn::Sub(hn::Load(d, row + j), m));
+    const FloatVector p1 = Exp2(f, least, hn::Sub(hn::Load(d, row + j + lanes), m));
     hn::Store(p0, d, row + j);
     hn::Store(p1, d, row + j + lanes);
     sum0 = hn::Add(sum0, p0);
     sum1 = hn::Add(sum1, p1);
   }
   if (j < end) {
-    const FloatVector p = Exp2(hn::Mul(f, hn::Sub(hn::Load(d, row + j), m)));
+    const FloatVector p = Exp2(f, least, hn::Sub(hn::Load(d, row + j), m));
     hn::Store(p, d, row + j);
     sum0 = hn::Add(sum0, p);
   }

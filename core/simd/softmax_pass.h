@@ -41,9 +41,10 @@ struct SoftmaxRow {
 //   what was accumulated must be scaled.
 // factor must be positive. A -inf score has weight 0. A NaN or +inf score makes sum NaN. While
 // no score is above -inf, weights are 0 and the state does not change, unless one is NaN.
-// Accuracy: x = factor * (row[j] - m) takes two roundings, 2^-23 * |x| of weight, relatively, and
-// the power of two 2^-23 more. Weights below 2^-126 are 0.
-// Thread-safety: pure. Deterministic for (columns, begin, end, values) on one target.
+// Accuracy: x = factor * (row[j] - m) takes one rounding, or two where the CPU has no fused
+// multiply-add, 2^-23 * |x| of weight, relatively, at most, and the power of two 2^-23 more.
+// Weights below 2^-126 are 0. Thread-safety: pure. Deterministic for (columns, begin, end, values)
+// on one target.
 float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
                   float* row, SoftmaxRow& state);
 

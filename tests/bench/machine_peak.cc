@@ -44,6 +44,22 @@ std::int64_t RunFmaLoop(std::int64_t rounds, float seed) {
   return rounds * 12 * 2 * static_cast<std::int64_t>(hn::Lanes(d));
 }
 
+std::int64_t SumMemory(const float* HWY_RESTRICT data, std::int64_t count) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto a0 = hn::Zero(d), a1 = a0, a2 = a0, a3 = a0;
+  for (std::int64_t i = 0; i < count; i += 4 * lanes) {
+    a0 = hn::Add(a0, hn::Load(d, data + i));
+    a1 = hn::Add(a1, hn::Load(d, data + i + lanes));
+    a2 = hn::Add(a2, hn::Load(d, data + i + 2 * lanes));
+    a3 = hn::Add(a3, hn::Load(d, data + i + 3 * lanes));
+  }
+  static std::atomic<float> sink;
+  sink.store(hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)))),
+             std::memory_order_relaxed);
+  return count * static_cast<std::int64_t>(sizeof(float));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace attend::bench
 HWY_AFTER_NAMESPACE();
@@ -52,10 +68,15 @@ HWY_AFTER_NAMESPACE();
 namespace attend::bench {
 
 HWY_EXPORT(RunFmaLoop);
+HWY_EXPORT(SumMemory);
 
 std::int64_t RunFmaLoop(std::int64_t rounds) {
   static volatile float seed = 1e-8f;
   return HWY_DYNAMIC_DISPATCH(RunFmaLoop)(rounds, seed);
+}
+
+std::int64_t ReadMemory(const float* data, std::int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(SumMemory)(data, count);
 }
 
 }  // namespace attend::bench

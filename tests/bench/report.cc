@@ -27,8 +27,8 @@ void PrintFigures(const std::vector<Figure>& figures) {
     const char* verdict = "";
     char target[16] = "-";
     if (figure.target.has_value()) {
-      verdict = figure.value >= *figure.target ? "met" : "short";
-      std::snprintf(target, sizeof(target), "%.2f", *figure.target);
+      verdict = figure.MeetsTarget() ? "met" : "short";
+      std::snprintf(target, sizeof(target), "%s%.2f", figure.at_most ? "<" : "", *figure.target);
     }
     std::printf("%-28s %10.3f %8s %-6s %s\n", figure.name.c_str(), figure.value, target, verdict,
                 figure.unit.c_str());

@@ -13,8 +13,11 @@ namespace attend::bench {
 struct Figure {
   std::string name;
   double value = 0;
-  std::optional<double> target;  // at least this much
+  std::optional<double> target;
   std::string unit;
+  bool at_most = false;  // what the target is: a ceiling, rather than a floor
+
+  bool MeetsTarget() const { return !target || (at_most ? value <= *target : value >= *target); }
 };
 
 // Keeps the best rate of each benchmark over its repetitions. On a machine that others share, the

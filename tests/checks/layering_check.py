@@ -40,7 +40,7 @@ SYSTEM = re.compile(
     r"^(?:[a-z_0-9]+"  # <vector>, <cmath>
     r"|(?:sys|linux|sanitizer|netinet|arpa|net|asm|bits)/[a-z_0-9/]+\.h"
     r"|(?:dirent|dlfcn|errno|fcntl|fenv|limits|netdb|poll|pthread|sched|semaphore|signal|spawn"
-    r"|stdint|stdio|stdlib|string|termios|time|unistd|cpuid|immintrin|x86intrin)\.h)$"
+    r"|malloc|stdint|stdio|stdlib|string|termios|time|unistd|cpuid|immintrin|x86intrin)\.h)$"
 )
 
 OURS = ("core/", "server/", "client/", "tests/")

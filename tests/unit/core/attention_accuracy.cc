@@ -22,28 +22,8 @@ constexpr double kTiny = 0x1p-126;                // less than this may become 0
 // A weight of less than exp(-kNegligible) of another one's counts as lost altogether.
 constexpr double kNegligible = 40;
 
-// Unit roundoff of a dtype (8 and 11 bits of precision): what the one rounding at the end costs.
-double RoundingOf(DType dtype) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return 0x1p-8;
-    case DType::kFloat16:
-      return 0x1p-11;
-    default:
-      return 0;
-  }
-}
-
-// Smallest step of a dtype, for results near zero.
-double StepOf(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-25 : 0; }
-
 // Above this, rounding may give infinity.
 double LargestOf(DType dtype) { return dtype == DType::kFloat16 ? 65504 : kInRange; }
-
-bool SameKind(double a, double b) {
-  return std::isnan(a) == std::isnan(b) && std::isinf(a) == std::isinf(b) &&
-         (!std::isinf(a) || a == b);
-}
 
 // Euclidean lengths of the rows of one head, or their largest finite magnitudes.
 std::vector<double> NormsOf(const TensorView& view, std::int64_t head, bool largest) {
@@ -199,7 +179,9 @@ class Comparison {
       const bool matters = row.biased[key] + loss.weight[key] >= certain - kNegligible;
       if (row.visible[key] && matters) worst = std::max(worst, loss.weight[key]);
     }
-    // Sums of tiles are scaled for each next one; a sink is compared with a rounded maximum.
+    // Sums of tiles are scaled for each next one, and to join parts once more: of P > 1 parts, of
+    // 8 tiles each, at most 7 + P times, which is no more than there are tiles. A sink is compared
+    // with a rounded maximum.
     worst += 3 * kRoundoff * std::ceil(static_cast<double>(row.biased.size()) / 512);
     if (problem_.has_sinks() && std::isfinite(loss.maximum)) {
       worst += 2 * kRoundoff * std::abs(loss.maximum);

@@ -1,4 +1,4 @@
-// The fast path held against the float64 reference.
+// The fast path held against the float64 reference, and against itself.
 #ifndef ATTEND_TESTS_UNIT_CORE_ATTENTION_CHECK_H_
 #define ATTEND_TESTS_UNIT_CORE_ATTENTION_CHECK_H_
 
@@ -8,7 +8,12 @@
 namespace attend::testing {
 
 // Checks every output of `request` against the reference.
-void ExpectMatchesReference(const Request& request, Accuracy accuracy = Accuracy::kUnitVariance);
+void ExpectMatchesReference(const Request& request, Accuracy accuracy = Accuracy::kUnitVariance,
+                            Machine& machine = SharedMachine());
+
+// Checks that two requests of the same shapes give the same bits in every output.
+void ExpectSameBits(const Request& a, const Request& b, Machine& machine_of_a = SharedMachine(),
+                    Machine& machine_of_b = SharedMachine());
 
 }  // namespace attend::testing
 

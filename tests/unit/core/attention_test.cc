@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -232,24 +231,6 @@ TEST(AttentionOptions, OutputDtypes) {
 }
 
 // --- Layouts ------------------------------------------------------------------------------------
-
-// The same tensor with axes 1 and 2 exchanged.
-Tensor Exchanged(const Tensor& tensor) {
-  const std::vector<float> values = tensor.ToFloats();
-  const auto [b, m, n, d] =
-      std::tuple{tensor.shape[0], tensor.shape[1], tensor.shape[2], tensor.shape[3]};
-  std::vector<float> out(values.size());
-  for (std::int64_t i = 0; i < b; ++i) {
-    for (std::int64_t j = 0; j < m; ++j) {
-      for (std::int64_t k = 0; k < n; ++k) {
-        for (std::int64_t l = 0; l < d; ++l) {
-          out[((i * n + k) * m + j) * d + l] = values[((i * m + j) * n + k) * d + l];
-        }
-      }
-    }
-  }
-  return Tensor::FromFloats(tensor.dtype, {b, n, m, d}, out);
-}
 
 TEST(AttentionLayouts, LengthBeforeHeadsGivesTheSameBits) {  // pitfalls A19, A49
   const Request heads_first = OptionRequest();

@@ -10,6 +10,7 @@
 #include <ostream>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/attention/attention.h"
@@ -22,6 +23,27 @@ namespace attend::testing {
 
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// Unit roundoff of a dtype (8 and 11 bits of precision): what rounding float32 to it costs.
+inline double RoundingOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return 0x1p-8;
+    case DType::kFloat16:
+      return 0x1p-11;
+    default:
+      return 0;
+  }
+}
+
+// The same of results near zero: half the smallest step of a dtype.
+inline double StepOf(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-25 : 0; }
+
+// Both NaN, both the same infinity, or both finite.
+inline bool SameKind(double a, double b) {
+  return std::isnan(a) == std::isnan(b) && std::isinf(a) == std::isinf(b) &&
+         (!std::isinf(a) || a == b);
+}
 
 inline Tensor Normal(DType dtype, Dims shape, std::uint32_t seed, float sigma = 1) {
   std::mt19937 random(seed);
@@ -39,6 +61,32 @@ inline Tensor Bools(Dims shape, std::uint32_t seed, double share_of_true) {
   Tensor tensor = *Tensor::Zeros(DType::kBool, std::move(shape));
   for (std::byte& value : tensor.data) value = coin(random) ? std::byte{1} : std::byte{0};
   return tensor;
+}
+
+// Sets `count` elements from the first, in the order of its memory.
+inline void Poison(Tensor& tensor, std::int64_t first, std::int64_t count, float with) {
+  const auto size = static_cast<std::int64_t>(SizeOf(tensor.dtype));
+  for (std::int64_t i = first; i < first + count; ++i) {
+    StoreFloat(tensor.dtype, tensor.data.data() + i * size, with);
+  }
+}
+
+// The same tensor with axes 1 and 2 exchanged.
+inline Tensor Exchanged(const Tensor& tensor) {
+  const std::vector<float> values = tensor.ToFloats();
+  const auto [b, m, n, d] =
+      std::tuple{tensor.shape[0], tensor.shape[1], tensor.shape[2], tensor.shape[3]};
+  std::vector<float> out(values.size());
+  for (std::int64_t i = 0; i < b; ++i) {
+    for (std::int64_t j = 0; j < m; ++j) {
+      for (std::int64_t k = 0; k < n; ++k) {
+        for (std::int64_t l = 0; l < d; ++l) {
+          out[((i * n + k) * m + j) * d + l] = values[((i * m + j) * n + k) * d + l];
+        }
+      }
+    }
+  }
+  return Tensor::FromFloats(tensor.dtype, {b, n, m, d}, out);
 }
 
 // Arguments together with the tensors behind their views.
@@ -94,6 +142,28 @@ inline Request MakeRequest(const Sizes& s, std::uint32_t seed = 1) {
   request.key = Normal(s.dtype, {s.batch, s.kv_heads, s.kv_len, s.head_dim}, seed + 1);
   request.value = Normal(s.dtype, {s.batch, s.kv_heads, s.kv_len, s.value_dim}, seed + 2);
   return request;
+}
+
+// Item `b` of a dense tensor [batch, ...]; all of it where the batch shares it.
+inline Tensor ItemOf(const Tensor& tensor, std::int64_t b) {
+  Tensor item = tensor;
+  if (tensor.shape[0] == 1) return item;
+  const auto bytes = static_cast<std::int64_t>(tensor.data.size()) / tensor.shape[0];
+  item.shape[0] = 1;
+  item.data.assign(tensor.data.begin() + b * bytes, tensor.data.begin() + (b + 1) * bytes);
+  return item;
+}
+
+// Item `b` of a request that is not packed and whose options do not tell items apart, alone.
+inline Request Alone(const Request& request, std::int64_t b) {
+  Request alone = request;
+  alone.query = ItemOf(request.query, b);
+  alone.key = ItemOf(request.key, b);
+  alone.value = ItemOf(request.value, b);
+  for (std::vector<std::int64_t>* lengths : {&alone.args.query_lengths, &alone.args.kv_lengths}) {
+    if (!lengths->empty()) *lengths = {(*lengths)[b]};
+  }
+  return alone;
 }
 
 // Outputs with memory of their own, filled with a pattern that is no answer.

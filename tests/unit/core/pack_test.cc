@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <limits>
 #include <vector>
 
 #include "tests/unit/core/simd_test_support.h"
@@ -29,9 +30,9 @@ TEST_P(PackRowsTest, MovesEveryElementToItsPlace) {
     GuardedRow dense(kRowBlock * columns);
     GuardedRow blocks(kRowBlock * columns);
     GuardedRow transposed(kRowBlock * columns);
-    PackRows(RowForm::kDense, columns, rows.data(), dense.data());
-    PackRows(RowForm::kBlocks, columns, rows.data(), blocks.data());
-    PackRows(RowForm::kTransposedBlocks, columns, rows.data(), transposed.data());
+    PackRows(RowForm::kDense, columns, columns, rows.data(), dense.data());
+    PackRows(RowForm::kBlocks, columns, columns, rows.data(), blocks.data());
+    PackRows(RowForm::kTransposedBlocks, columns, columns, rows.data(), transposed.data());
     EXPECT_EQ(dense.values(), rows.values());
     for (std::int64_t r = 0; r < kRowBlock; ++r) {
       for (std::int64_t c = 0; c < columns; ++c) {
@@ -43,6 +44,43 @@ TEST_P(PackRowsTest, MovesEveryElementToItsPlace) {
     EXPECT_TRUE(dense.GuardsAreIntact());
     EXPECT_TRUE(blocks.GuardsAreIntact());
     EXPECT_TRUE(transposed.GuardsAreIntact());
+  }
+}
+
+TEST_P(PackRowsTest, ReadsRowsThatLieApartAtAnyAddressOfAFloat) {
+  constexpr std::int64_t kColumns = 16;
+  constexpr std::int64_t kStride = 21;
+  GuardedRow rows(kRowBlock * kStride + 3);
+  for (std::int64_t i = 0; i < kRowBlock * kStride + 3; ++i) rows[i] = static_cast<float>(i);
+  for (const RowForm form : {RowForm::kDense, RowForm::kBlocks, RowForm::kTransposedBlocks}) {
+    GuardedRow dense = MakeRows(kColumns);
+    for (std::int64_t r = 0; r < kRowBlock; ++r) {
+      for (std::int64_t c = 0; c < kColumns; ++c) {
+        dense[r * kColumns + c] = rows[3 + r * kStride + c];
+      }
+    }
+    GuardedRow expected(kRowBlock * kColumns);
+    GuardedRow packed(kRowBlock * kColumns);
+    PackRows(form, kColumns, kColumns, dense.data(), expected.data());
+    EXPECT_TRUE(PackRows(form, kColumns, kStride, rows.data() + 3, packed.data()));
+    EXPECT_EQ(packed.values(), expected.values());
+    EXPECT_TRUE(packed.GuardsAreIntact());
+  }
+}
+
+TEST_P(PackRowsTest, TellsWhetherAllAreFinite) {
+  constexpr std::int64_t kColumns = 16;
+  GuardedRow target(kRowBlock * kColumns);
+  for (const RowForm form : {RowForm::kDense, RowForm::kBlocks, RowForm::kTransposedBlocks}) {
+    for (std::int64_t i = 0; i < kRowBlock * kColumns; ++i) {
+      GuardedRow rows = MakeRows(kColumns);
+      rows[i] = std::numeric_limits<float>::max();
+      EXPECT_TRUE(PackRows(form, kColumns, kColumns, rows.data(), target.data())) << i;
+      for (const float bad : {testing::kInf, -testing::kInf, testing::kNaN}) {
+        rows[i] = bad;
+        EXPECT_FALSE(PackRows(form, kColumns, kColumns, rows.data(), target.data())) << i;
+      }
+    }
   }
 }
 

@@ -119,10 +119,10 @@ TEST(MetricsTest, ObservesTheDurationOfAFailureToo) {
   EXPECT_EQ(series.at("attend_in_flight_requests"), 0);
 }
 
-TEST(MetricsTest, CountsACodeOutsideTheEnumAsUnknown) {
+TEST(MetricsTest, CountsACodeThatIsNoneAsUnknown) {
   Metrics metrics(TestOptions());
   metrics.RequestStarted(Method::kGetServerInfo);
-  metrics.RequestFinished(Method::kGetServerInfo, {.code = static_cast<grpc::StatusCode>(99)});
+  metrics.RequestFinished(Method::kGetServerInfo, {.code = grpc::StatusCode::DO_NOT_USE});
   EXPECT_EQ(Series(metrics).at("attend_requests_total{code=\"UNKNOWN\",method=\"GetServerInfo\"}"),
             1);
 }

@@ -1,0 +1,242 @@
+#include "core/simd/row_products.h"
+
+#include <algorithm>
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/simd/row_products.cc"
+// foreach_target.h includes these again for each target, so it stands before what it repeats.
+// clang-format off
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "core/simd/load-inl.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace attend {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows whose sums are kept in registers together.
+constexpr int kRowGroup = 4;
+// Sums that are kept in registers: fewer would wait for each other's additions.
+constexpr int kSums = 8;
+// Rows of a source that are worked on while they stay in the first cache, and how far ahead of them
+// memory is asked for: compute and reading overlap only if the reading is asked for in time.
+constexpr std::int64_t kSourceGroup = 32;
+constexpr std::int64_t kKeysAhead = 8;
+
+HWY_INLINE void PrefetchRow(const std::byte* row, std::int64_t bytes) {
+  for (std::int64_t b = 0; b < bytes; b += 64) hwy::Prefetch(row + b);
+}
+
+// The sum of the lanes of each of kRows vectors.
+template <int kRows>
+HWY_INLINE void SumLanes(const FloatVector* sums, float* HWY_RESTRICT totals) {
+  const FloatTag d;
+#if HWY_TARGET != HWY_SCALAR && !HWY_HAVE_SCALABLE
+  if constexpr (kRows == 4) {
+    // Within each block of four lanes, then over the blocks: all four rows at once.
+    const hn::RepartitionToWide<FloatTag> dw;
+    const FloatVector s01 =
+        hn::Add(hn::InterleaveLower(d, sums[0], sums[1]), hn::InterleaveUpper(d, sums[0], sums[1]));
+    const FloatVector s23 =
+        hn::Add(hn::InterleaveLower(d, sums[2], sums[3]), hn::InterleaveUpper(d, sums[2], sums[3]));
+    const auto low = hn::BitCast(dw, s01);
+    const auto high = hn::BitCast(dw, s23);
+    const FloatVector s = hn::Add(hn::BitCast(d, hn::InterleaveLower(dw, low, high)),
+                                  hn::BitCast(d, hn::InterleaveUpper(dw, low, high)));
+    alignas(64) float blocks[HWY_MAX_BYTES / sizeof(float)];
+    hn::Store(s, d, blocks);
+    const hn::FixedTag<float, 4> d4;
+    auto total = hn::Load(d4, blocks);
+    for (std::size_t i = 4; i < hn::Lanes(d); i += 4) {
+      total = hn::Add(total, hn::Load(d4, blocks + i));
+    }
+    hn::StoreU(total, d4, totals);
+    return;
+  }
+#endif
+  for (int r = 0; r < kRows; ++r) totals[r] = hn::GetLane(hn::SumOfLanes(d, sums[r]));
+}
+
+// Scores of kRows rows with kKeys neighbouring keys.
+template <int kRows, int kKeys, typename Load>
+HWY_INLINE void ScoreBlock(const std::byte* key, std::int64_t stride, std::int64_t columns,
+                           const float* HWY_RESTRICT queries, std::int64_t score_stride,
+                           float* HWY_RESTRICT scores) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  FloatVector sums[kKeys][kRows];
+  for (int k = 0; k < kKeys; ++k) {
+    for (int r = 0; r < kRows; ++r) sums[k][r] = hn::Zero(d);
+  }
+  for (std::int64_t c = 0; c < columns; c += lanes) {
+    FloatVector keys[kKeys];
+    for (int k = 0; k < kKeys; ++k) keys[k] = Load()(key + k * stride + c * Load::kSize);
+    for (int r = 0; r < kRows; ++r) {
+      const FloatVector query = hn::Load(d, queries + r * columns + c);
+      for (int k = 0; k < kKeys; ++k) sums[k][r] = hn::MulAdd(query, keys[k], sums[k][r]);
+    }
+  }
+  for (int k = 0; k < kKeys; ++k) {
+    float totals[kRows];
+    SumLanes<kRows>(sums[k], totals);
+    for (int r = 0; r < kRows; ++r) scores[r * score_stride + k] = totals[r];
+  }
+}
+
+template <int kRows, typename Load>
+HWY_INLINE void ScoreGroup(const SourceRows& keys, std::int64_t columns,
+                           const float* HWY_RESTRICT queries, std::int64_t score_stride,
+                           float* HWY_RESTRICT scores) {
+  constexpr int kKeys = 2;
+  std::int64_t j = 0;
+  for (; j + kKeys <= keys.count; j += kKeys) {
+    const std::byte* key = keys.data + j * keys.stride;
+    for (int k = 0; k < kKeys; ++k) {
+      PrefetchRow(key + (kKeysAhead + k) * keys.stride, columns * Load::kSize);
+    }
+    ScoreBlock<kRows, kKeys, Load>(key, keys.stride, columns, queries, score_stride, scores + j);
+  }
+  for (; j < keys.count; ++j) {
+    ScoreBlock<kRows, 1, Load>(keys.data + j * keys.stride, keys.stride, columns, queries,
+                               score_stride, scores + j);
+  }
+}
+
+// Adds to kRows rows of terms, in kVectors vectors of columns from `begin`.
+template <int kRows, int kVectors, typename Load>
+HWY_INLINE void WeighColumns(const SourceRows& values, std::int64_t begin, std::int64_t columns,
+                             std::int64_t weight_stride, const float* HWY_RESTRICT weights,
+                             float* HWY_RESTRICT terms) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  FloatVector sums[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      sums[r][v] = hn::Load(d, terms + r * columns + begin + v * lanes);
+    }
+  }
+  const std::byte* value = values.data + begin * Load::kSize;
+  for (std::int64_t j = 0; j < values.count; ++j, value += values.stride) {
+    FloatVector row[kVectors];
+    for (int v = 0; v < kVectors; ++v) row[v] = Load()(value + v * lanes * Load::kSize);
+    for (int r = 0; r < kRows; ++r) {
+      const FloatVector weight = hn::Set(d, weights[r * weight_stride + j]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(weight, row[v], sums[r][v]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(sums[r][v], d, terms + r * columns + begin + v * lanes);
+    }
+  }
+}
+
+template <int kRows, typename Load>
+HWY_INLINE void WeighGroup(const SourceRows& values, std::int64_t columns,
+                           std::int64_t weight_stride, const float* HWY_RESTRICT weights,
+                           float* HWY_RESTRICT terms) {
+  constexpr int kVectors = kSums / kRows;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
+  const std::int64_t step = kVectors * lanes;
+  // The next group's rows are asked for in the order in which they lie, a few before each pass.
+  const std::int64_t rows_a_pass = (kSourceGroup * step + columns - 1) / columns;
+  std::int64_t ahead = kSourceGroup;
+  std::int64_t c = 0;
+  for (; c + step <= columns; c += step) {
+    const std::int64_t end = std::min(ahead + rows_a_pass, 2 * kSourceGroup);
+    for (; ahead < end; ++ahead) {
+      PrefetchRow(values.data + ahead * values.stride, columns * Load::kSize);
+    }
+    WeighColumns<kRows, kVectors, Load>(values, c, columns, weight_stride, weights, terms);
+  }
+  for (; c < columns; c += lanes) {
+    WeighColumns<kRows, 1, Load>(values, c, columns, weight_stride, weights, terms);
+  }
+}
+
+// Calls body<kRows>(first row) for groups of rows: of four, and for the rest of one.
+template <typename Body>
+HWY_INLINE void ForRowGroups(std::int64_t rows, Body body) {
+  std::int64_t r = 0;
+  for (; r + kRowGroup <= rows; r += kRowGroup) body.template operator()<kRowGroup>(r);
+  for (; r < rows; ++r) body.template operator()<1>(r);
+}
+
+// Calls body(first row, those rows) for groups of kSourceGroup rows.
+template <typename Body>
+HWY_INLINE void ForSourceGroups(const SourceRows& rows, Body body) {
+  for (std::int64_t j = 0; j < rows.count; j += kSourceGroup) {
+    body(j, SourceRows{rows.data + j * rows.stride, rows.stride,
+                       std::min(kSourceGroup, rows.count - j), rows.dtype});
+  }
+}
+
+void ScoreRows(const SourceRows& keys, std::int64_t columns, std::int64_t rows,
+               const float* HWY_RESTRICT queries, std::int64_t score_stride,
+               float* HWY_RESTRICT scores) {
+  WithLoader(keys.dtype, [&](auto load) {
+    ForSourceGroups(keys, [&](std::int64_t j, const SourceRows& group) {
+      ForRowGroups(rows, [&]<int kRows>(std::int64_t r) {
+        ScoreGroup<kRows, decltype(load)>(group, columns, queries + r * columns, score_stride,
+                                          scores + r * score_stride + j);
+      });
+    });
+  });
+}
+
+void WeighRows(const SourceRows& values, std::int64_t columns, std::int64_t rows,
+               std::int64_t weight_stride, const float* HWY_RESTRICT weights,
+               float* HWY_RESTRICT terms) {
+  WithLoader(values.dtype, [&](auto load) {
+    ForSourceGroups(values, [&](std::int64_t j, const SourceRows& group) {
+      ForRowGroups(rows, [&]<int kRows>(std::int64_t r) {
+        WeighGroup<kRows, decltype(load)>(group, columns, weight_stride,
+                                          weights + r * weight_stride + j, terms + r * columns);
+      });
+    });
+  });
+}
+
+bool AllFinite(const float* HWY_RESTRICT values, std::int64_t count) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  // 0 * v is 0 for what is finite, and NaN for what is not.
+  FloatVector sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    sum = hn::MulAdd(hn::Zero(d), hn::Load(d, values + i), sum);
+  }
+  return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d)));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attend
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attend {
+
+HWY_EXPORT(ScoreRows);
+HWY_EXPORT(WeighRows);
+HWY_EXPORT(AllFinite);
+
+void ScoreRows(const SourceRows& keys, std::int64_t columns, std::int64_t rows,
+               const float* queries, std::int64_t score_stride, float* scores) {
+  HWY_DYNAMIC_DISPATCH(ScoreRows)(keys, columns, rows, queries, score_stride, scores);
+}
+
+void WeighRows(const SourceRows& values, std::int64_t columns, std::int64_t rows,
+               std::int64_t weight_stride, const float* weights, float* terms) {
+  HWY_DYNAMIC_DISPATCH(WeighRows)(values, columns, rows, weight_stride, weights, terms);
+}
+
+bool AllFinite(const float* values, std::int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(AllFinite)(values, count);
+}
+
+}  // namespace attend
+#endif  // HWY_ONCE
