@@ -78,12 +78,10 @@ class Executor::Impl {
   void Run(std::span<TileJob* const> jobs) {
     auto batch = std::make_shared<Batch>();
     for (TileJob* job : jobs) {
-      if (job->num_stages() == 0) {
-        job->Finish();
-        continue;
-      }
-      batch->running.push_back(std::make_unique<RunningJob>());
-      batch->running.back()->job = job;
+      auto entry = std::make_unique<RunningJob>();
+      entry->job = job;
+      SkipEmptyStages(*entry);
+      if (entry->job != nullptr) batch->running.push_back(std::move(entry));
     }
     if (batch->running.empty()) return;
     std::future<void> finished = batch->finished.get_future();
@@ -134,10 +132,6 @@ class Executor::Impl {
       entry->left = entry->num_units;
       total += entry->num_units;
     }
-    // Stages without units end here, since no unit ends them.
-    for (auto& entry : running) {
-      if (entry->num_units == 0) EndStage(*entry);
-    }
     const auto run_unit = [&running](std::int64_t unit) {
       ReceiveFromTbb();
       RunUnit(running, unit);
@@ -160,7 +154,17 @@ class Executor::Impl {
   }
 
   static void EndStage(RunningJob& entry) {
-    if (++entry.stage < entry.job->num_stages()) return;
+    ++entry.stage;
+    SkipEmptyStages(entry);
+  }
+
+  // Goes to the next stage that has units, or finishes the job at once if there is none: it must
+  // not wait for a stage of others.
+  static void SkipEmptyStages(RunningJob& entry) {
+    while (entry.stage < entry.job->num_stages()) {
+      if (entry.job->num_units(entry.stage) > 0) return;
+      ++entry.stage;
+    }
     entry.job->Finish();
     entry.job = nullptr;
   }

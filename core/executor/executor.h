@@ -21,8 +21,9 @@ class TileJob {
   // worker at once, so it may index scratch memory. Must not throw or block.
   virtual void RunUnit(int stage, std::int64_t unit, int worker) = 0;
 
-  // Called once, after the last unit of the last stage, by the thread that finished it, while other
-  // jobs of the batch may still run. The job may be destroyed by it. Must not throw or block.
+  // Called once, after the last unit, by the thread that finished it (by Run's if there is no
+  // unit), while other jobs of the batch may still run. The job may be destroyed by it. Must not
+  // throw or block.
   virtual void Finish() = 0;
 };
 

@@ -175,7 +175,7 @@ TEST(Executor, FinishesAQuickJobWhileASlowOneStillRuns) {
   Executor executor({.threads = 2});
   for (const bool quick_first : {true, false}) {
     WorkerGuard guard(2);
-    CountingJob quick({1, 1}, guard);
+    CountingJob quick({1, 1, 0}, guard);  // which must not wait for a stage that it does not have
     CountingJob slow({1, 2}, guard);
     absl::Notification quick_finished;
     std::atomic<int> waited_in_vain{0};
