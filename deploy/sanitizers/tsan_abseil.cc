@@ -1,4 +1,5 @@
-// Makes ThreadSanitizer see Abseil's mutex, so that what it guards is checked and not reported.
+// Makes ThreadSanitizer see Abseil's mutex and notification, so that what it guards is checked and
+// not reported.
 //
 // Debian builds Abseil without TSan, so a lock taken there orders nothing in TSan's eyes, and all
 // that is guarded by one looks like a race. The functions here stand before those of the library,
@@ -11,6 +12,7 @@
 #include <sanitizer/tsan_interface.h>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 
 extern "C" {
 void AnnotateIgnoreReadsBegin(const char* file, int line);
@@ -98,6 +100,26 @@ bool Condition::Eval() const {
   const bool holds = (this->*next)();
   AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
   return holds;
+}
+
+// A notification that has been given is seen without its mutex.
+void Notification::Notify() {
+  static const auto next = Next(&Notification::Notify);
+  __tsan_release(this);
+  (this->*next)();
+}
+
+void Notification::WaitForNotification() const {
+  static const auto next = Next(&Notification::WaitForNotification);
+  (this->*next)();
+  __tsan_acquire(const_cast<Notification*>(this));
+}
+
+bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
+  static const auto next = Next(&Notification::WaitForNotificationWithTimeout);
+  const bool notified = (this->*next)(timeout);
+  if (notified) __tsan_acquire(const_cast<Notification*>(this));
+  return notified;
 }
 
 ABSL_NAMESPACE_END
