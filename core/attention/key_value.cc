@@ -79,18 +79,23 @@ GatheredRows::GatheredRows(const AttentionProblem& problem, TensorView Attention
   padded_dim_ = RoundUp(dim_, kDimStep);
 }
 
+// Without the sources themselves, since each request is asked for it before it is admitted.
 std::int64_t GatheredRows::BytesNeeded(const AttentionProblem& problem,
                                        TensorView AttentionItem::*which) {
   std::int64_t sum = 0;
-  for (const SourceTensor& source : Sources(problem, which)) {
-    const std::int64_t length = source.padded_length;
+  std::int64_t longest = 0;
+  for (const AttentionItem& item : problem.items()) {
+    const TensorView& view = item.*which;
+    const std::int64_t length = RoundUp(view.shape[1], kKeyStep);
     const std::int64_t row_bytes =
-        RoundUp(source.view.shape[2], kDimStep) * static_cast<std::int64_t>(sizeof(float));
+        RoundUp(view.shape[2], kDimStep) * static_cast<std::int64_t>(sizeof(float));
     const std::int64_t unit_bytes =
         RoundUp(length, kRowsPerUnit) / kRowsPerUnit * static_cast<std::int64_t>(sizeof(Unit));
-    sum += problem.kv_heads() * (length * row_bytes + unit_bytes);
+    const std::int64_t bytes = problem.kv_heads() * (length * row_bytes + unit_bytes);
+    if (!HasFewRows(problem, item)) sum += bytes;
+    longest = std::max(longest, bytes);
   }
-  return sum;
+  return sum > 0 && ItemsShare(problem, which) ? longest : sum;
 }
 
 bool GatheredRows::Allocate() {

@@ -4,17 +4,15 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <gtest/gtest.h>
 #include <limits>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "tests/unit/core/attention_test_support.h"
+#include "tests/unit/core/refusal.h"
 
 namespace attend::testing {
 namespace {
@@ -46,38 +44,13 @@ struct Draft {
   }
 };
 
-// Gives a view another shape, whose elements nobody may read.
-void Reshape(TensorView& view, Dims shape) {
-  view.strides = Dims(shape.size(), 0);
-  view.shape = std::move(shape);
-}
-
-struct Refusal {
-  std::string name;
-  std::function<void(Draft&)> spoil;
-  std::string field;
-  std::vector<std::string> says;  // the value, and what was expected
-
-  friend std::ostream& operator<<(std::ostream& os, const Refusal& r) { return os << r.name; }
-};
-
-class AttentionProblemRefuses : public ::testing::TestWithParam<Refusal> {};
+class AttentionProblemRefuses : public ::testing::TestWithParam<Refusal<Draft>> {};
 
 TEST_P(AttentionProblemRefuses, AndNamesFieldValueAndExpectation) {
   Draft draft;
   ASSERT_TRUE(AttentionProblem::Create(draft.args, draft.limits).ok());
   GetParam().spoil(draft);
-  const auto problem = AttentionProblem::Create(draft.args, draft.limits);
-  ASSERT_EQ(problem.status().code(), absl::StatusCode::kInvalidArgument) << problem.status();
-  const auto violation = GetFieldViolation(problem.status());
-  ASSERT_TRUE(violation.has_value());
-  EXPECT_EQ(violation->field, GetParam().field);
-  EXPECT_EQ(problem.status().message(), violation->field + ": " + violation->description);
-  EXPECT_NE(violation->description.find("expected"), std::string::npos) << violation->description;
-  for (const std::string& words : GetParam().says) {
-    EXPECT_NE(violation->description.find(words), std::string::npos)
-        << violation->description << " lacks '" << words << "'";
-  }
+  ExpectRefusal(AttentionProblem::Create(draft.args, draft.limits).status(), GetParam());
 }
 
 auto ShapeOfQuery(Dims shape) {
@@ -90,7 +63,7 @@ auto ShapeOfValue(Dims shape) {
   return [shape](Draft& d) { Reshape(d.args.value, shape); };
 }
 
-std::vector<Refusal> Shapes() {
+std::vector<Refusal<Draft>> Shapes() {
   const std::int64_t big = std::int64_t{1} << 31;
   return {
       {"QueryOfRank3", ShapeOfQuery({4, 3, 8}), "query.shape", {"[4, 3, 8]", "4 sizes"}},
@@ -157,8 +130,8 @@ std::vector<Refusal> Shapes() {
 INSTANTIATE_TEST_SUITE_P(Shape, AttentionProblemRefuses, ::testing::ValuesIn(Shapes()),
                          [](const auto& test) { return test.param.name; });
 
-std::vector<Refusal> DTypes() {
-  std::vector<Refusal> refusals;
+std::vector<Refusal<Draft>> DTypes() {
+  std::vector<Refusal<Draft>> refusals;
   for (const DType dtype : {DType::kBool, DType::kInt8, DType::kInt64}) {
     const std::string name(Name(dtype));
     refusals.push_back({"QueryOf" + name,
@@ -200,7 +173,7 @@ auto KvLengths(std::vector<std::int64_t> lengths, bool pack = false) {
   };
 }
 
-std::vector<Refusal> Lengths() {
+std::vector<Refusal<Draft>> Lengths() {
   return {
       {"QueryTooFew", QueryLengths({3}), "query_lengths.size", {"is 1", "expected 2"}},
       {"QueryTooMany", QueryLengths({1, 2, 3}), "query_lengths.size", {"is 3", "expected 2"}},
@@ -249,7 +222,7 @@ auto Sinks(Dims shape, std::vector<float> values) {
   return [=](Draft& d) { d.args.options.sinks = d.Floats(shape, values); };
 }
 
-std::vector<Refusal> Numbers() {
+std::vector<Refusal<Draft>> Numbers() {
   return {
       {"ScaleNaN", Scale(kNaN), "options.scale", {"nan", "finite"}},
       {"ScaleInfinite", Scale(kInf), "options.scale", {"inf", "finite"}},
@@ -299,7 +272,7 @@ auto Offsets(Alignment alignment, std::vector<std::int64_t> offsets) {
   };
 }
 
-std::vector<Refusal> Positions() {
+std::vector<Refusal<Draft>> Positions() {
   const std::string field = "options.query_offsets";
   const std::int64_t bound = std::int64_t{1} << 40;
   return {
@@ -326,7 +299,7 @@ auto Limit(std::int64_t AttentionLimits::*limit, std::int64_t bound) {
   return [=](Draft& d) { d.limits.*limit = bound; };
 }
 
-std::vector<Refusal> Limits() {
+std::vector<Refusal<Draft>> Limits() {
   using L = AttentionLimits;
   return {
       {"HeadDim", Limit(&L::max_head_dim, 7), "query.shape[3]", {"is 8", "1 to 7"}},
