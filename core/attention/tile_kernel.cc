@@ -183,12 +183,6 @@ absl::Status TileKernel::Accumulate(KeyRange keys) {
 
 absl::Status TileKernel::Finish() {
   for (std::int64_t r = 0; r < num_rows_; ++r) Normalize(rows_[r]);
-  for (std::int64_t r = 0; r < num_rows_; ++r) {
-    ScaleRows(&rows_[r].inverse, 1, value_dim_, scratch_.output.data() + r * value_dim_);
-  }
-  // Of a sum that vanished, the sign may be that of a value that its row does not see.
-  float* const output = scratch_.output.data();
-  for (std::int64_t i = 0; i < num_rows_ * value_dim_; ++i) output[i] += 0.0f;  // -0 + 0 is 0
   absl::Status status = AddNonFiniteValues();
   if (!status.ok()) return status;
   StoreRows();
@@ -197,7 +191,25 @@ absl::Status TileKernel::Finish() {
 
 bool TileKernel::ShouldStop() const { return context_.should_stop && context_.should_stop(); }
 
+// The tile's queries where they lie, if they lie there as the products read them.
+const float* TileKernel::QueriesInPlace() const {
+  const TensorView& view = item_.query;
+  const bool dense = view.strides[2] == 1 && view.strides[1] == head_dim_;
+  const bool whole = num_rows_ == kMaxQueryTile && problem_.group_size() == 1;
+  if (view.dtype != DType::kFloat32 || !dense || !whole || problem_.head_dim() != head_dim_) {
+    return nullptr;
+  }
+  const std::byte* first =
+      view.at(rows_[0].head * view.strides[0] + rows_[0].query * view.strides[1]);
+  return reinterpret_cast<std::uintptr_t>(first) % alignof(float) == 0
+             ? reinterpret_cast<const float*>(first)
+             : nullptr;
+}
+
 void TileKernel::PackQueries() {
+  queries_ = QueriesInPlace();
+  if (queries_ != nullptr) return;
+  queries_ = scratch_.query.data();
   const std::int64_t rows = few_rows_ ? num_rows_ : kMaxQueryTile;
   for (std::int64_t r = 0; r < rows; ++r) {
     float* target = scratch_.query.data() + r * head_dim_;
@@ -225,7 +237,7 @@ absl::Status TileKernel::Scores(std::int64_t first_key, std::int64_t count) {
     return absl::OkStatus();
   }
   absl::Status status =
-      Multiply(count, head_dim_, /*transpose=*/true, scratch_.query.data(),
+      Multiply(count, head_dim_, /*transpose=*/true, queries_,
                context_.keys.Rows(item_index_, kv_head_, first_key), scratch_.scores.data());
   if (status.ok() && context_.keys.AnyNonFinite(item_index_, kv_head_, first_key, count)) {
     RescoreNonFiniteKeys(first_key, count);
@@ -282,11 +294,10 @@ void TileKernel::ForSourceRows(const RowReader& reader, bool finite_only, std::i
 }
 
 void TileKernel::ScoresOfSource(std::int64_t first_key, std::int64_t count) {
-  ForSourceRows(context_.keys, false, first_key, count,
-                [&](std::int64_t index, const SourceRows& keys) {
-                  ScoreRows(keys, head_dim_, num_rows_, scratch_.query.data(), count,
-                            scratch_.scores.data() + index);
-                });
+  ForSourceRows(
+      context_.keys, false, first_key, count, [&](std::int64_t index, const SourceRows& keys) {
+        ScoreRows(keys, head_dim_, num_rows_, queries_, count, scratch_.scores.data() + index);
+      });
 }
 
 void TileKernel::TermsOfSource(std::int64_t first_key, std::int64_t count, float* terms) {
@@ -318,7 +329,7 @@ void TileKernel::RescoreNonFiniteKeys(std::int64_t first_key, std::int64_t count
     context_.keys.LoadOriginal(item_index_, kv_head_, j, key);
     if (std::all_of(key, key + head_dim_, [](float k) { return std::isfinite(k); })) continue;
     for (std::int64_t r = 0; r < num_rows_; ++r) {
-      const float* query = scratch_.query.data() + r * head_dim_;
+      const float* query = queries_ + r * head_dim_;
       float product = 0;
       for (std::int64_t d = 0; d < problem_.head_dim(); ++d) product += query[d] * key[d];
       scratch_.scores.data()[r * count + j - first_key] = product;
@@ -425,13 +436,22 @@ void TileKernel::Normalize(Row& row) {
   if (row.state.maximum == -kInfinity && !row.sees_any) return;  // inverse 0: zeros
   if (plain_) row.state.maximum *= problem_.scale();
   if (!std::isfinite(row.state.maximum)) row.state.sum = kNan;  // an infinite score
+  double sum = row.state.sum;
   // In double: a sink far above the scores may overflow float, and then the weights are 0.
-  const double sink = std::exp(static_cast<double>(problem_.sink(row.head)) - row.state.maximum);
-  row.inverse = static_cast<float>(1.0 / (row.state.sum + sink));
+  if (problem_.has_sinks()) sum += std::exp(double{problem_.sink(row.head)} - row.state.maximum);
+  row.inverse = static_cast<float>(1.0 / sum);
 }
 
-// Values that are not finite took part in the product as zeros: adds them to the rows, already
-// normalised, that see them. A weight is positive, so it makes of an infinity an infinity.
+void TileKernel::NormalizeOutput() {
+  if (normalized_) return;
+  for (std::int64_t r = 0; r < num_rows_; ++r) {
+    ScaleRows(&rows_[r].inverse, 1, value_dim_, scratch_.output.data() + r * value_dim_);
+  }
+  normalized_ = true;
+}
+
+// Values that are not finite took part in the product as zeros: adds them to the rows, normalised
+// before, that see them. A weight is positive, so it makes of an infinity an infinity.
 absl::Status TileKernel::AddNonFiniteValues() {
   float* value = scratch_.row.data();
   const auto is_finite = [](float v) { return std::isfinite(v); };
@@ -444,6 +464,7 @@ absl::Status TileKernel::AddNonFiniteValues() {
     for (std::int64_t key = step; key < std::min(step + kKeyStep, keys_.end); ++key) {
       context_.values.LoadOriginal(item_index_, kv_head_, key, value);
       if (std::all_of(value, value + problem_.value_dim(), is_finite)) continue;
+      NormalizeOutput();
       for (std::int64_t r = 0; r < num_rows_; ++r) {
         if (!Visible(rows_[r], key)) continue;
         float* output = scratch_.output.data() + r * value_dim_;
@@ -456,14 +477,16 @@ absl::Status TileKernel::AddNonFiniteValues() {
   return absl::OkStatus();
 }
 
+// Of a sum that vanished, the sign may be that of a value that its row does not see: StoreRow makes
+// it a plain 0.
 void TileKernel::StoreRows() {
   const DType dtype = problem_.output_dtype();
   const auto size = static_cast<std::int64_t>(SizeOf(dtype));
   for (std::int64_t r = 0; r < num_rows_; ++r) {
     const Row& row = rows_[r];
     const std::int64_t at = problem_.OutputOffset(item_index_, row.head, row.query);
-    StoreRow(dtype, scratch_.output.data() + r * value_dim_, 1.0f, problem_.value_dim(),
-             context_.outputs.output + at * size);
+    StoreRow(dtype, scratch_.output.data() + r * value_dim_, normalized_ ? 1.0f : row.inverse,
+             problem_.value_dim(), context_.outputs.output + at * size);
     if (context_.outputs.lse == nullptr) continue;
     const double lse = row.state.maximum + std::log(static_cast<double>(row.state.sum));
     const std::int64_t lse_at = problem_.LseOffset(item_index_, row.head, row.query);

@@ -92,6 +92,7 @@ class TileKernel {
   };
 
   bool ShouldStop() const;
+  const float* QueriesInPlace() const;
   void PackQueries();
   absl::Status Accumulate(KeyRange keys);
   absl::Status Finish();
@@ -118,6 +119,7 @@ class TileKernel {
   bool Visible(const Row& row, std::int64_t key) const;
 
   void Normalize(Row& row);
+  void NormalizeOutput();
   void StoreRows();
   absl::Status AddNonFiniteValues();
   absl::Status StoreDetails();
@@ -134,7 +136,9 @@ class TileKernel {
   const bool few_rows_;             // read keys and values as they came
   const bool plain_;                // nothing but a factor between product and softmax
   const float factor_;              // log2(e) times what turns a score, as it is kept, into a logit
+  const float* queries_ = nullptr;  // [num_rows_, head_dim_], and zeros up to the products' height
   bool non_finite_values_ = false;  // met by rows that read them as they came
+  bool normalized_ = false;         // the output is divided by its rows' denominators
   std::int64_t first_row_ = 0;
   std::int64_t num_rows_ = 0;
   KeyRange keys_;  // that any row may see, from a multiple of kKeyStep

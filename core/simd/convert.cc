@@ -72,9 +72,10 @@ HWY_INLINE void StoreWith(Store store, DType dtype, const float* HWY_RESTRICT so
   const auto size = static_cast<std::int64_t>(SizeOf(dtype));
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    store(hn::Mul(hn::LoadU(d, source + i), hn::Set(d, factor)), target + i * size);
+    const FloatVector product = hn::Mul(hn::LoadU(d, source + i), hn::Set(d, factor));
+    store(hn::Add(product, hn::Zero(d)), target + i * size);  // -0 + 0 is 0
   }
-  for (; i < count; ++i) StoreFloat(dtype, target + i * size, source[i] * factor);
+  for (; i < count; ++i) StoreFloat(dtype, target + i * size, source[i] * factor + 0.0f);
 }
 
 bool LoadRow(DType dtype, const std::byte* source, std::int64_t count, float* target) {
@@ -93,7 +94,8 @@ void StoreRow(DType dtype, const float* source, float factor, std::int64_t count
   StoreWith(StoreFloat16s, dtype, source, factor, count, target);
 #else
   for (std::int64_t i = 0; i < count; ++i) {
-    StoreFloat(dtype, target + i * static_cast<std::int64_t>(SizeOf(dtype)), source[i] * factor);
+    StoreFloat(dtype, target + i * static_cast<std::int64_t>(SizeOf(dtype)),
+               source[i] * factor + 0.0f);
   }
 #endif
 }

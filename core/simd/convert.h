@@ -13,7 +13,8 @@ namespace attend {
 // `dtype` must satisfy IsFloat; `source` may lie at any alignment. Thread-safety: pure.
 bool LoadRow(DType dtype, const std::byte* source, std::int64_t count, float* target);
 
-// target[i] = source[i] * factor, rounded once to `dtype` as FloatToBFloat16 and FloatToFloat16 do.
+// target[i] = source[i] * factor, rounded once to `dtype` as FloatToBFloat16 and FloatToFloat16 do;
+// 0 where source[i] is -0 and factor is positive.
 // `dtype` must satisfy IsFloat; `target` may lie at any alignment. Thread-safety: pure.
 void StoreRow(DType dtype, const float* source, float factor, std::int64_t count,
               std::byte* target);

@@ -115,7 +115,7 @@ void ExpectStored(DType dtype, const std::vector<float>& values, float factor) {
   StoreRow(dtype, values.data(), factor, count, target.data());
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::byte expected[4];
-    StoreFloat(dtype, expected, values[i] * factor);
+    StoreFloat(dtype, expected, values[i] * factor + 0.0f);  // -0 + 0 is 0
     const float stored = LoadFloat(dtype, target.data() + i * SizeOf(dtype));
     ASSERT_TRUE(Same(stored, LoadFloat(dtype, expected)))
         << Name(dtype) << " of " << values[i] << " * " << factor << " is " << stored;
