@@ -1,6 +1,7 @@
 #include "tests/unit/core/attention_check.h"
 
 #include <gtest/gtest.h>
+#include <utility>
 
 namespace attend::testing {
 
@@ -24,6 +25,14 @@ void ExpectSameBits(const Request& a, const Request& b, Machine& machine_of_a,
   EXPECT_EQ(outputs_a->lse.data, outputs_b->lse.data);
   EXPECT_EQ(outputs_a->weights.data, outputs_b->weights.data);
   EXPECT_EQ(outputs_a->scores.data, outputs_b->scores.data);
+}
+
+Outputs Computed(const Request& request, Machine& machine) {
+  const auto problem = AttentionProblem::Create(request.Args());
+  EXPECT_TRUE(problem.ok()) << problem.status();
+  auto outputs = Compute(problem.value(), machine);
+  EXPECT_TRUE(outputs.ok()) << outputs.status();
+  return std::move(outputs).value();
 }
 
 }  // namespace attend::testing

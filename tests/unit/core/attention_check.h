@@ -15,6 +15,9 @@ void ExpectMatchesReference(const Request& request, Accuracy accuracy = Accuracy
 void ExpectSameBits(const Request& a, const Request& b, Machine& machine_of_a = SharedMachine(),
                     Machine& machine_of_b = SharedMachine());
 
+// The outputs of a legal request.
+Outputs Computed(const Request& request, Machine& machine = SharedMachine());
+
 }  // namespace attend::testing
 
 #endif  // ATTEND_TESTS_UNIT_CORE_ATTENTION_CHECK_H_

@@ -87,7 +87,7 @@ TEST(Cost, TwiceTheTokensAreFourTimesTheDotProductsWhateverHeadDim) {  // worked
   EXPECT_EQ(dot_products(128'000, 64), 16'384'000'000);
 }
 
-TEST(Cost, FlopsSaturate) {
+TEST(Cost, FlopsSaturate) {  // pitfalls A58
   const AttentionArgs args =
       ShapesOnly({1, 1024, 1 << 22, 1024}, {1, 1024, 1 << 22, 1024}, {1, 1024, 1 << 22, 1024});
   const auto problem = AttentionProblem::Create(args);

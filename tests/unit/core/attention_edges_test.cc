@@ -41,12 +41,27 @@ TEST(AttentionBits, DoNotDependOnThreadsOrNeighbours) {  // pitfalls A92, A100
   EXPECT_EQ(ItemOf(a->output, 1).data, second->output.data);
 }
 
-TEST(AttentionBits, JobsOfOneBatchEqualJobsAlone) {
+TEST(AttentionBits, OfABatchThatSharesKeysDoNotDependOnThreads) {  // pitfalls A98
+  Request request = MakeRequest({2, 1, 1, 40, 40, 20, 20});
+  request.key = Normal(DType::kFloat32, {1, 1, 40, 20}, 5);
+  request.value = Normal(DType::kFloat32, {1, 1, 40, 20}, 6);
+  Machine one(1);
+  ExpectMatchesReference(request, Accuracy::kUnitVariance, one);
+  for (const int threads : {2, 5, 0}) {
+    Machine others(threads);
+    ExpectSameBits(request, request, one, others);
+  }
+}
+
+TEST(AttentionBits, JobsOfOneBatchEqualJobsAlone) {  // pitfalls A43, A92
   Machine& machine = SharedMachine();
   std::vector<Request> requests;
   std::vector<AttentionProblem> problems;
   for (int i = 0; i < 12; ++i) {
-    requests.push_back(MakeRequest({1, 2, 1, 1 + 13 * i, 40 + 50 * i, 16, 16}, 10 * i));
+    // Two of them have nothing to compute.
+    const std::int64_t queries = i == 3 ? 0 : 1 + 13 * i;
+    const std::int64_t keys = i == 7 ? 0 : 40 + 50 * i;
+    requests.push_back(MakeRequest({1, 2, 1, queries, keys, 16, 16}, 10 * i));
   }
   for (const Request& request : requests) {
     problems.push_back(*AttentionProblem::Create(request.Args()));
@@ -111,16 +126,27 @@ TEST(AttentionNonFinite, ExcludedKeysAndValuesChangeNoBit) {  // pitfalls A32, A
 TEST(AttentionNonFinite, CausalRowsBeforeAPoisonedKeyChangeNoBit) {  // pitfalls A28
   Request clean = MakeRequest({1, 1, 1, 100, 100, 8, 8});
   clean.args.options.causal = true;
-  Request dirty = clean;
-  Poison(dirty.key, 50 * 8 + 3, 1, kNaN);
-  Poison(dirty.value, 50 * 8 + 3, 1, kNaN);
-  const auto a = Compute(*AttentionProblem::Create(clean.Args()));
-  const auto b = Compute(*AttentionProblem::Create(dirty.Args()));
-  ASSERT_TRUE(a.ok() && b.ok());
-  EXPECT_TRUE(std::equal(a->output.data.begin(), a->output.data.begin() + 50 * 8 * 4,
-                         b->output.data.begin()));
-  const std::vector<float> values = b->output.ToFloats();
-  for (std::size_t i = 50 * 8; i < values.size(); ++i) EXPECT_TRUE(std::isnan(values[i])) << i;
+  // Without a mask, and with each kind that excludes what may be padding.
+  for (const int mask : {0, 1, 2}) {
+    SCOPED_TRACE(mask);
+    if (mask == 1) {
+      clean.boolean_mask = Bools({100}, 1, 1);
+      std::fill_n(clean.boolean_mask->data.begin() + 90, 10, std::byte{0});
+    } else if (mask == 2) {
+      clean.boolean_mask.reset();
+      clean.additive_mask = Normal(DType::kFloat32, {100}, 5);
+      Poison(*clean.additive_mask, 90, 10, -kInf);
+    }
+    Request dirty = clean;
+    Poison(dirty.key, 50 * 8 + 3, 1, kNaN);
+    Poison(dirty.value, 50 * 8 + 3, 1, kNaN);
+    const Outputs a = Computed(clean);
+    const Outputs b = Computed(dirty);
+    EXPECT_TRUE(std::equal(a.output.data.begin(), a.output.data.begin() + 50 * 8 * 4,
+                           b.output.data.begin()));
+    const std::vector<float> values = b.output.ToFloats();
+    for (std::size_t i = 50 * 8; i < values.size(); ++i) EXPECT_TRUE(std::isnan(values[i])) << i;
+  }
 }
 
 TEST(AttentionNonFinite, VisibleOnesReachTheRowsThatSeeThem) {  // pitfalls A37, A38
@@ -135,6 +161,19 @@ TEST(AttentionNonFinite, VisibleOnesReachTheRowsThatSeeThem) {  // pitfalls A37,
         ExpectMatchesReference(request);
       }
     }
+  }
+}
+
+TEST(AttentionNonFinite, AQueryFullOfNaNGivesNaNToItsItemAlone) {  // pitfalls A37
+  for (const std::int64_t queries : {5, 40}) {
+    Request clean = MakeRequest({2, 2, 1, queries, 90, 8, 8});
+    Request dirty = clean;
+    Poison(dirty.query, 2 * queries * 8, 2 * queries * 8, kNaN);  // item 1
+    const Outputs a = Computed(clean);
+    const Outputs b = Computed(dirty);
+    EXPECT_EQ(ItemOf(a.output, 0).data, ItemOf(b.output, 0).data);
+    for (const float x : ItemOf(b.output, 1).ToFloats()) EXPECT_TRUE(std::isnan(x));
+    for (const float x : ItemOf(b.lse, 1).ToFloats()) EXPECT_TRUE(std::isnan(x));
   }
 }
 
@@ -165,36 +204,92 @@ TEST(AttentionNonFinite, LargeScoresStayFinite) {  // pitfalls A62
   Request request = MakeRequest({1, 1, 1, 8, 100, 8, 8});
   request.additive_mask = Tensor::FromFloats(DType::kFloat32, {1}, std::vector<float>{1000});
   ExpectMatchesReference(request, Accuracy::kAnyScores);
+  // Scores of 1000, 1004 and 1008 of the keys themselves, in whole vectors and in what is left.
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const std::int64_t kv_len : {1, 7, 37, 600}) {
+      for (const std::int64_t query_len : {1, 17}) {
+        request = MakeRequest({1, 1, 1, query_len, kv_len, 1, 5, dtype});
+        Poison(request.query, 0, query_len, 1);
+        for (std::int64_t j = 0; j < kv_len; ++j) {
+          Poison(request.key, j, 1, 1000 + 4 * static_cast<float>(j % 3));
+        }
+        request.args.output.dtype = DType::kFloat32;
+        ExpectMatchesReference(request, Accuracy::kAnyScores);
+      }
+    }
+  }
 }
 
 // --- Rows that see nothing ----------------------------------------------------------------------
 
-TEST(AttentionEmptyRows, AreZerosAndChangeNoOtherBit) {  // pitfalls A1, A5
-  Request all = MakeRequest({1, 1, 1, 6, 600, 8, 8});
-  all.boolean_mask = Bools({6, 600}, 3, 0.5);
-  Request one_empty = all;
-  std::fill_n(one_empty.boolean_mask->data.begin() + 4 * 600, 600, std::byte{0});
-  const auto a = Compute(*AttentionProblem::Create(all.Args()));
-  const auto b = Compute(*AttentionProblem::Create(one_empty.Args()));
-  ASSERT_TRUE(a.ok() && b.ok());
-  const std::vector<float> x = a->output.ToFloats();
-  const std::vector<float> y = b->output.ToFloats();
-  for (int row = 0; row < 6; ++row) {
-    for (int d = 0; d < 8; ++d) EXPECT_EQ(y[row * 8 + d], row == 4 ? 0.0f : x[row * 8 + d]);
+// The bits of row 4 of one output are those of `empty`, and those of the others what they were.
+void ExpectOnlyRow4Changed(const Tensor& before, const Tensor& after, float empty) {
+  Tensor expected = before;
+  const std::int64_t columns = before.shape.size() == 4 ? before.shape[3] : 1;
+  Poison(expected, 4 * columns, columns, empty);
+  EXPECT_EQ(expected.data, after.data);
+}
+
+TEST(AttentionEmptyRows, AreZerosAndChangeNoOtherBit) {  // pitfalls A1, A4, A5
+  // Few rows and gathered ones; on one key tile, on several, and in parts.
+  for (const std::int64_t query_len : {6, 20}) {
+    for (const std::int64_t kv_len : {10, 600, 4200}) {
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+        Request all = MakeRequest({1, 1, 1, query_len, kv_len, 8, 8, dtype});
+        all.args.output.weights = true;
+        all.boolean_mask = Bools({query_len, kv_len}, 3, 0.5);
+        Request one_empty = all;
+        std::fill_n(one_empty.boolean_mask->data.begin() + 4 * kv_len, kv_len, std::byte{0});
+        const Outputs before = Computed(all);
+        const Outputs after = Computed(one_empty);
+        ExpectOnlyRow4Changed(before.output, after.output, 0);
+        ExpectOnlyRow4Changed(before.weights, after.weights, 0);
+        ExpectOnlyRow4Changed(before.lse, after.lse, -kInf);
+      }
+    }
   }
-  EXPECT_EQ(b->lse.ToFloats()[4], -kInf);
+}
+
+TEST(AttentionEmptyRows, OfEmptyItemsLeaveTheOthersAlone) {  // pitfalls A44
+  for (const bool queries_too : {false, true}) {
+    Request request = MakeRequest({4, 2, 1, 128, 128, 16, 8});
+    request.args.kv_lengths = {96, 0, 0, 128};
+    if (queries_too) request.args.query_lengths = {96, 0, 0, 128};
+    const Outputs together = Computed(request);
+    for (std::int64_t b = 0; b < 4; ++b) {
+      const Outputs alone = Computed(Alone(request, b));
+      EXPECT_EQ(alone.output.data, ItemOf(together.output, b).data) << b;
+      EXPECT_EQ(alone.lse.data, ItemOf(together.lse, b).data) << b;
+      if (request.args.kv_lengths[b] != 0) continue;
+      for (const float x : alone.output.ToFloats()) ASSERT_EQ(x, 0);
+      for (const float x : alone.lse.ToFloats()) ASSERT_EQ(x, -kInf);
+    }
+  }
 }
 
 TEST(AttentionEmptyRows, FirstKeyTilesExcludedForLateRows) {  // pitfalls A5
-  Request request = MakeRequest({1, 1, 1, 600, 600, 8, 8});
-  std::vector<float> mask(600 * 600, 0.0f);
-  for (int i = 0; i < 600; ++i) {
-    for (int j = 0; j < 600; ++j) {
-      if (j > i || j + 10 < i) mask[i * 600 + j] = -kInf;
+  // The keys before the last 10 are masked: by numbers, with what causality excludes, and by bools.
+  for (const bool causal : {false, true}) {
+    Request request = MakeRequest({1, 1, 1, 600, 600, 8, 8});
+    request.args.options.causal = causal;
+    request.additive_mask = *Tensor::Zeros(DType::kFloat32, {600, 600});
+    request.boolean_mask = Bools({600, 600}, 1, 1);
+    for (std::int64_t i = 0; i < 600; ++i) {
+      const std::int64_t old = std::max<std::int64_t>(i - 10, 0);
+      if (causal) {
+        std::fill_n(request.boolean_mask->data.begin() + i * 600, old, std::byte{0});
+      } else {
+        Poison(*request.additive_mask, i * 600, old, -kInf);
+        Poison(*request.additive_mask, i * 600 + i + 1, 599 - i, -kInf);
+      }
     }
+    (causal ? request.additive_mask : request.boolean_mask).reset();
+    ExpectMatchesReference(request);
+    for (Tensor* tensor : {&request.query, &request.key, &request.value}) {
+      Poison(*tensor, 0, 600 * 8, 1);
+    }
+    for (const float x : Computed(request).output.ToFloats()) ASSERT_NEAR(x, 1, 4e-6);
   }
-  request.additive_mask = Tensor::FromFloats(DType::kFloat32, {600, 600}, mask);
-  ExpectMatchesReference(request);
 }
 
 // --- Memory and work ---------------------------------------------------------------------------

@@ -104,7 +104,7 @@ TEST_P(AttentionFewRowsOptions, CausalFromOffsets) {
   }
 }
 
-TEST_P(AttentionFewRowsOptions, Windows) {
+TEST_P(AttentionFewRowsOptions, Windows) {  // pitfalls A70
   for (const auto& [left, right] : std::vector<std::pair<int, int>>{{0, 0}, {3, 5}, {70, 0}}) {
     for (const Alignment alignment : {Alignment::kFirst, Alignment::kLast}) {
       request_.args.options.alignment = alignment;
@@ -181,16 +181,18 @@ TEST_P(AttentionFewRowsOptions, WeightsAndEveryStageOfScores) {
   }
 }
 
-TEST_P(AttentionFewRowsOptions, OutputDTypes) {
+TEST_P(AttentionFewRowsOptions, OutputDTypes) {  // pitfalls A61
   for (const DType dtype : kFloats) {
-    request_.args.output.dtype = dtype;
-    ExpectMatchesReference(request_);
+    for (const bool weights : {false, true}) {
+      request_.args.output = {.dtype = dtype, .weights = weights};
+      ExpectMatchesReference(request_);
+    }
   }
 }
 
 // --- Layouts ------------------------------------------------------------------------------------
 
-TEST_P(AttentionFewRowsOptions, LengthBeforeHeadsGivesTheSameBits) {
+TEST_P(AttentionFewRowsOptions, LengthBeforeHeadsGivesTheSameBits) {  // pitfalls A19, A49
   Request length_first = request_;
   length_first.args.layout = Layout::kBatchLengthHeads;
   for (Tensor* tensor : {&length_first.query, &length_first.key, &length_first.value}) {
@@ -314,7 +316,7 @@ TEST(AttentionFewRowsCompany, KeysAndValuesMayBeSharedWithItemsOfManyRows) {
   }
 }
 
-TEST(AttentionFewRowsCompany, ChangesNoBit) {
+TEST(AttentionFewRowsCompany, ChangesNoBit) {  // pitfalls A44, A92
   Machine one(1);
   for (const auto& [keys, values] : {std::pair{1, 1}, std::pair{1, 4}, std::pair{4, 4}}) {
     const Request request = SharedRequest(keys, values, 16);

@@ -96,7 +96,7 @@ TEST(AttentionParts, ThatWindowsLeaveEmpty) {
   }
 }
 
-TEST(AttentionParts, ThatMasksLeaveEmpty) {
+TEST(AttentionParts, ThatMasksLeaveEmpty) {  // pitfalls A4, A5
   for (const Rows rows : kOfBoth) {
     SCOPED_TRACE(NameOf(rows));
     Request request = PartedRequest(rows, 8300);
@@ -180,7 +180,7 @@ TEST(AttentionParts, GiveWeightsAndScores) {
 
 // --- What is not finite -------------------------------------------------------------------------
 
-TEST(AttentionParts, SeenThatAreNotFiniteMatchReference) {
+TEST(AttentionParts, SeenThatAreNotFiniteMatchReference) {  // pitfalls A37
   for (const Rows rows : kOfBoth) {
     for (const float poison : {kNaN, -kInf}) {
       for (const bool key : {true, false}) {
@@ -198,7 +198,7 @@ TEST(AttentionParts, SeenThatAreNotFiniteMatchReference) {
   }
 }
 
-TEST(AttentionParts, UnseenThatAreNotFiniteChangeNoBit) {
+TEST(AttentionParts, UnseenThatAreNotFiniteChangeNoBit) {  // pitfalls A32, A35
   for (const Rows rows : kOfBoth) {
     for (const float poison : {kNaN, kInf, -kInf, 1e38f}) {
       SCOPED_TRACE(NameOf(rows) + ", " + std::to_string(poison));
@@ -217,7 +217,7 @@ TEST(AttentionParts, UnseenThatAreNotFiniteChangeNoBit) {
   }
 }
 
-TEST(AttentionParts, OfAnInfiniteScoreMakeItsRowNaNAndNoOther) {
+TEST(AttentionParts, OfAnInfiniteScoreMakeItsRowNaNAndNoOther) {  // pitfalls A38
   for (const Rows rows : {Rows{1, 4}, Rows{1, 17}}) {
     for (const std::int64_t key : {5, 5000}) {
       Request request = PartedRequest(rows, 9000);
@@ -248,7 +248,7 @@ Request BatchOfParts(std::int64_t key_batch) {
   return request;
 }
 
-TEST(AttentionPartsBits, DoNotDependOnThreads) {
+TEST(AttentionPartsBits, DoNotDependOnThreads) {  // pitfalls A100
   Machine one(1);
   Machine two(2);
   for (const std::int64_t key_batch : {1, 5}) {
@@ -257,7 +257,7 @@ TEST(AttentionPartsBits, DoNotDependOnThreads) {
   }
 }
 
-TEST(AttentionPartsBits, DoNotDependOnNeighbours) {
+TEST(AttentionPartsBits, DoNotDependOnNeighbours) {  // pitfalls A92
   for (const std::int64_t key_batch : {1, 5}) {
     const Request request = BatchOfParts(key_batch);
     ExpectMatchesReference(request);

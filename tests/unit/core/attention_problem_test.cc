@@ -85,17 +85,23 @@ std::vector<Refusal<Draft>> Shapes() {
       {"OverflowingProduct", ShapeOfQuery({big, big, 4, 8}), "query.shape", {"2147483648", "fits"}},
       {"OverflowBehindAZero", ShapeOfKey({0, big, big, 8}), "key.shape", {"2147483648", "fits"}},
       {"HeadDimZero", ShapeOfQuery({2, 4, 3, 0}), "query.shape[3]", {"is 0", "from 1 to 1024"}},
-      {"HeadDimPastLimit", ShapeOfQuery({2, 4, 3, 1025}), "query.shape[3]", {"1025", "1 to 1024"}},
+      {"HeadDimPastLimit",  // pitfalls A50
+       ShapeOfQuery({2, 4, 3, 1025}),
+       "query.shape[3]",
+       {"1025", "1 to 1024"}},
       {"HeadDimOfKeyOther", ShapeOfKey({2, 2, 5, 7}), "key.shape[3]", {"is 7", "expected 8"}},
       {"ValueDimZero", ShapeOfValue({2, 2, 5, 0}), "value.shape[3]", {"is 0", "from 1 to 1024"}},
       {"ValueDimPastLimit", ShapeOfValue({2, 2, 5, 1025}), "value.shape[3]", {"is 1025", "1024"}},
       {"QueryHeadsZero", ShapeOfQuery({2, 0, 3, 8}), "query.shape[1]", {"is 0", "from 1 to 1024"}},
       {"QueryHeadsPastLimit", ShapeOfQuery({2, 1025, 3, 8}), "query.shape[1]", {"is 1025", "1024"}},
-      {"QueryHeadsNotMultiple",
+      {"QueryHeadsNotMultiple",  // pitfalls A47
        ShapeOfQuery({2, 3, 3, 8}),
        "query.shape[1]",
        {"is 3", "multiple", "2"}},
-      {"KvHeadsZero", ShapeOfKey({2, 0, 5, 8}), "key.shape[1]", {"is 0", "from 1 to 1024"}},
+      {"KvHeadsZero",  // pitfalls A47
+       ShapeOfKey({2, 0, 5, 8}),
+       "key.shape[1]",
+       {"is 0", "from 1 to 1024"}},
       {"KvHeadsMoreThanQueryHeads",
        [](Draft& d) {
          Reshape(d.args.key, {2, 8, 5, 8});
@@ -173,7 +179,7 @@ auto KvLengths(std::vector<std::int64_t> lengths, bool pack = false) {
   };
 }
 
-std::vector<Refusal<Draft>> Lengths() {
+std::vector<Refusal<Draft>> Lengths() {  // pitfalls A95
   return {
       {"QueryTooFew", QueryLengths({3}), "query_lengths.size", {"is 1", "expected 2"}},
       {"QueryTooMany", QueryLengths({1, 2, 3}), "query_lengths.size", {"is 3", "expected 2"}},
@@ -224,6 +230,7 @@ auto Sinks(Dims shape, std::vector<float> values) {
 
 std::vector<Refusal<Draft>> Numbers() {
   return {
+      // pitfalls A91, A65
       {"ScaleNaN", Scale(kNaN), "options.scale", {"nan", "finite"}},
       {"ScaleInfinite", Scale(kInf), "options.scale", {"inf", "finite"}},
       {"ScaleMinusInfinite", Scale(-kInf), "options.scale", {"-inf", "finite"}},
@@ -336,6 +343,15 @@ std::vector<Refusal<Draft>> Limits() {
        },
        "output.scores",
        {"120", "119"}},
+      {"WeightsPast32Bits",  // pitfalls A55
+       [](Draft& d) {
+         d.args.output.weights = true;
+         Reshape(d.args.query, {8, 28, 4096, 8});
+         Reshape(d.args.key, {8, 28, 4096, 8});
+         Reshape(d.args.value, {8, 28, 4096, 6});
+       },
+       "output.weights",
+       {"3758096384", "16777216"}},
       {"OutputProduct",
        [](Draft& d) {
          d.limits.max_length = kMaxInt64;

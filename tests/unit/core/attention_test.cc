@@ -1,6 +1,8 @@
 // The fast path against the float64 reference: sizes, options and layouts.
 #include "core/attention/attention.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
@@ -30,7 +32,7 @@ TEST_P(AttentionSizes, MatchesReferenceWhenCausal) {
 
 std::vector<Sizes> SweptSizes() {
   std::vector<Sizes> sizes;
-  // Lengths around the steps of 16 and 64 rows and of 64 and 512 keys.
+  // Lengths around the steps of 16 and 64 rows and of 64 and 512 keys. pitfalls A40: no keys.
   for (const std::int64_t query_len : {0, 1, 15, 16, 17, 63, 64, 65, 129}) {
     for (const std::int64_t kv_len : {0, 1, 63, 64, 65, 127, 511, 512, 513, 600}) {
       sizes.push_back({1, 2, 1, query_len, kv_len, 8, 8});
@@ -42,6 +44,7 @@ std::vector<Sizes> SweptSizes() {
     sizes.push_back({1, 1, 1, 5, 70, dim, 8});
     sizes.push_back({1, 1, 1, 5, 70, 8, dim});
   }
+  sizes.push_back({2, 16, 16, 8, 8, 6, 6});  // pitfalls A52
   // pitfalls A47: ratios of query heads to KV heads.
   for (const auto& [query_heads, kv_heads] :
        std::vector<std::pair<int, int>>{{12, 3}, {28, 4}, {32, 8}, {48, 2}, {71, 1}, {6, 6}}) {
@@ -66,10 +69,14 @@ INSTANTIATE_TEST_SUITE_P(Swept, AttentionSizes, ::testing::ValuesIn(SweptSizes()
                          });
 
 TEST(Attention, MatchesReferenceAtEveryKeyLengthAroundVectors) {  // pitfalls A20
-  for (std::int64_t kv_len = 1; kv_len <= 130; ++kv_len) {
-    Request request = MakeRequest({1, 1, 1, 3, kv_len, 8, 8, DType::kBFloat16});
-    request.boolean_mask = Bools({1, 1, 3, kv_len}, 7, 0.7);
-    ExpectMatchesReference(request);
+  for (const std::int64_t query_len : {3, 17}) {
+    for (std::int64_t kv_len = 1; kv_len <= 130; ++kv_len) {
+      Request request = MakeRequest({2, 1, 1, query_len, kv_len, 8, 8, DType::kBFloat16});
+      request.key = ItemOf(request.key, 0);  // one of both for all items
+      request.value = ItemOf(request.value, 0);
+      request.boolean_mask = Bools({2, 1, query_len, kv_len}, 7, 0.7);
+      ExpectMatchesReference(request);
+    }
   }
 }
 
@@ -93,7 +100,7 @@ TEST(AttentionOptions, Softcap) {
   }
 }
 
-TEST(AttentionOptions, Windows) {
+TEST(AttentionOptions, Windows) {  // pitfalls A70
   for (const bool causal : {false, true}) {
     for (const auto& [left, right] : std::vector<std::pair<int, int>>{{0, 0}, {3, 5}, {70, 0}}) {
       Request request = OptionRequest();
@@ -154,7 +161,7 @@ TEST(AttentionOptions, BlockMask) {
   ExpectMatchesReference(request);
 }
 
-TEST(AttentionOptions, MasksBroadcast) {  // pitfalls A16, A17
+TEST(AttentionOptions, MasksBroadcast) {  // pitfalls A16
   for (const Dims& shape : std::vector<Dims>{{150},
                                              {1},
                                              {37, 150},
@@ -176,6 +183,57 @@ TEST(AttentionOptions, MasksBroadcast) {  // pitfalls A16, A17
   }
 }
 
+// A copy of a mask of four axes in the shape that it broadcasts to.
+Tensor Expanded(const Tensor& mask, const Dims& shape) {
+  Tensor copy = *Tensor::Zeros(mask.dtype, shape);
+  const auto size = static_cast<std::int64_t>(SizeOf(mask.dtype));
+  const Dims strides = DenseStrides(mask.shape);
+  for (std::int64_t i = 0; i < copy.num_elements(); ++i) {
+    std::int64_t from = 0;
+    std::int64_t rest = i;
+    for (int axis = 3; axis >= 0; --axis) {
+      if (mask.shape[axis] != 1) from += rest % shape[axis] * strides[axis];
+      rest /= shape[axis];
+    }
+    std::copy_n(mask.data.begin() + from * size, size, copy.data.begin() + i * size);
+  }
+  return copy;
+}
+
+TEST(AttentionOptions, MasksThatBroadcastGiveTheBitsOfTheirCopies) {  // pitfalls A16
+  for (const std::int64_t queries : {5, 20}) {
+    const Dims full = {3, 2, queries, 70};
+    for (int shared = 0; shared < 16; ++shared) {
+      Dims shape = full;
+      for (int axis = 0; axis < 4; ++axis) {
+        if (((shared >> axis) & 1) != 0) shape[axis] = 1;
+      }
+      SCOPED_TRACE(ShapeString(shape));
+      Request broadcast = MakeRequest({3, 2, 1, queries, 70, 8, 8});
+      Request copied = broadcast;
+      broadcast.boolean_mask = Bools(shape, 3, 0.7);
+      copied.boolean_mask = Expanded(*broadcast.boolean_mask, full);
+      ExpectSameBits(broadcast, copied);
+      broadcast.additive_mask = Normal(DType::kFloat16, shape, 4);
+      copied.additive_mask = Expanded(*broadcast.additive_mask, full);
+      ExpectSameBits(broadcast, copied);
+    }
+  }
+}
+
+TEST(AttentionOptions, EachItemAddsItsOwnBias) {  // pitfalls A17
+  for (const std::int64_t queries : {5, 20}) {
+    Request request = MakeRequest({3, 2, 2, queries, 70, 8, 8});
+    request.additive_mask = Normal(DType::kFloat32, {3, 1, queries, 70}, 4);
+    const Outputs together = Computed(request);
+    for (std::int64_t b = 0; b < 3; ++b) {
+      Request alone = Alone(request, b);
+      alone.additive_mask = ItemOf(*request.additive_mask, b);
+      EXPECT_EQ(Computed(alone).output.data, ItemOf(together.output, b).data) << b;
+    }
+  }
+}
+
 TEST(AttentionOptions, AdditiveMaskExcludesWithMinusInfinity) {
   Request request = OptionRequest();
   std::vector<float> mask = Normal(DType::kFloat32, {37, 150}, 12).ToFloats();
@@ -187,7 +245,7 @@ TEST(AttentionOptions, AdditiveMaskExcludesWithMinusInfinity) {
   ExpectMatchesReference(request, Accuracy::kAnyScores);
 }
 
-TEST(AttentionOptions, LengthsOfItems) {  // pitfalls A44
+TEST(AttentionOptions, LengthsOfItems) {  // pitfalls A43, A44
   Request request = MakeRequest({5, 2, 2, 40, 130, 16, 8});
   request.args.query_lengths = {40, 0, 1, 17, 39};
   request.args.kv_lengths = {96, 0, 130, 1, 64};
@@ -220,12 +278,14 @@ TEST(AttentionOptions, KeysAndValuesSharedByTheBatch) {
   ExpectMatchesReference(request);
 }
 
-TEST(AttentionOptions, OutputDtypes) {
+TEST(AttentionOptions, OutputDtypes) {  // pitfalls A61
   for (const DType in : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const DType out : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       Request request = MakeRequest({1, 2, 2, 20, 40, 16, 21, in});
-      request.args.output.dtype = out;
-      ExpectMatchesReference(request);
+      for (const bool weights : {false, true}) {
+        request.args.output = {.dtype = out, .weights = weights};
+        ExpectMatchesReference(request);
+      }
     }
   }
 }
@@ -254,6 +314,8 @@ TEST(AttentionLayouts, ViewsIntoOneFusedBufferGiveTheSameBits) {  // pitfalls A1
   const Tensor fused = Normal(DType::kFloat32, {1, kTokens, 3 * kHeads, kDim}, 4);
   AttentionArgs args;
   args.layout = Layout::kBatchLengthHeads;
+  const Tensor mask = Bools({kHeads, kTokens, kTokens}, 5, 0.7);
+  args.boolean_mask = mask.view();
   for (const auto& [view, part] :
        {std::pair{&args.query, 0}, std::pair{&args.key, 1}, std::pair{&args.value, 2}}) {
     *view = fused.view();
@@ -281,7 +343,7 @@ TEST(AttentionLayouts, ViewsIntoOneFusedBufferGiveTheSameBits) {  // pitfalls A1
   EXPECT_EQ(a->output.data, b->output.data);
 }
 
-TEST(AttentionLayouts, PackedEqualsEachItemAlone) {
+TEST(AttentionLayouts, PackedEqualsEachItemAlone) {  // pitfalls A43
   Request request;
   const std::vector<std::int64_t> query_lengths = {5, 0, 70, 1};
   const std::vector<std::int64_t> kv_lengths = {9, 3, 130, 0};

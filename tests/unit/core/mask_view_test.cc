@@ -29,7 +29,7 @@ void ExpectRefused(const absl::Status& status, const std::string& field,
 
 // --- Refusals -----------------------------------------------------------------------------------
 
-TEST(BroadcastBooleanMask, RefusesOtherDtypes) {
+TEST(BroadcastBooleanMask, RefusesOtherDtypes) {  // pitfalls A13, A14
   for (const DType dtype :
        {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt8, DType::kInt64}) {
     const Tensor mask = *Tensor::Zeros(dtype, {5});
@@ -38,7 +38,7 @@ TEST(BroadcastBooleanMask, RefusesOtherDtypes) {
   }
 }
 
-TEST(BroadcastAdditiveMask, RefusesDtypesThatAreNoFloats) {
+TEST(BroadcastAdditiveMask, RefusesDtypesThatAreNoFloats) {  // pitfalls A13
   for (const DType dtype : {DType::kBool, DType::kInt8, DType::kInt64}) {
     const Tensor mask = *Tensor::Zeros(dtype, {5});
     ExpectRefused(BroadcastAdditiveMask(mask.view(), kTarget, "m").status(), "m.dtype",
@@ -55,7 +55,7 @@ void ExpectShapeRefused(const Dims& shape, const std::string& field,
   ExpectRefused(BroadcastAdditiveMask(additive, kTarget, "m").status(), field, says);
 }
 
-TEST(BroadcastMask, RefusesShapesThatDoNotBroadcast) {
+TEST(BroadcastMask, RefusesShapesThatDoNotBroadcast) {  // pitfalls A16, A55
   ExpectShapeRefused({1, 2, 4, 3, 5}, "m.shape", {"[1, 2, 4, 3, 5]", "at most 4"});
   ExpectShapeRefused({4}, "m.shape[0]", {"is 4", "1 or 5", "[2, 4, 3, 5]"});
   ExpectShapeRefused({0}, "m.shape[0]", {"is 0", "1 or 5"});

@@ -136,14 +136,18 @@ TEST(Reference, EqualsASecondComputationWithEveryOptionOn) {
 
 // --- Rows that see nothing ----------------------------------------------------------------------
 
-void ExpectEmptyRow(const ReferenceResult& result, std::int64_t row, std::int64_t value_dim,
-                    std::int64_t kv_len) {
-  EXPECT_EQ(result.lse[row], -kInf);
-  for (std::int64_t d = 0; d < value_dim; ++d) EXPECT_EQ(result.output[row * value_dim + d], 0);
-  for (std::int64_t j = 0; j < kv_len; ++j) EXPECT_EQ(result.weights[row * kv_len + j], 0);
+// Of a request of one row, by the fast path too.
+void ExpectEmptyRow(const Request& request) {
+  const std::vector<Answer> answers = BothAnswers(request);
+  ASSERT_EQ(answers.size(), 2);
+  for (const Answer& answer : answers) {
+    EXPECT_EQ(answer.lse, Numbers{-static_cast<double>(kInf)}) << answer.path;
+    EXPECT_EQ(answer.output, Numbers(request.value.shape[3], 0)) << answer.path;
+    EXPECT_EQ(answer.weights, Numbers(request.value.shape[2], 0)) << answer.path;
+  }
 }
 
-TEST(ReferenceEmptyRow, ByEveryKindOfExclusion) {
+TEST(EmptyRow, ByEveryKindOfExclusion) {  // pitfalls A4
   std::vector<Request> requests(7, MakeRequest({1, 1, 1, 1, 70, 4, 3}));
   requests[0].args.kv_lengths = {0};
   requests[1].boolean_mask = Bools({1}, 1, 0);
@@ -157,29 +161,27 @@ TEST(ReferenceEmptyRow, ByEveryKindOfExclusion) {
   }
   requests[6].args.query_lengths = {0};
   for (Request& request : requests) {
-    request.args.output.weights = true;
     request.sinks = Given({1}, {2});
-    ExpectEmptyRow(Reference(request), 0, 3, 70);
+    ExpectEmptyRow(request);
   }
 }
 
-TEST(ReferenceEmptyRow, EvenWhereEverythingIsNaN) {
+TEST(EmptyRow, EvenWhereEverythingIsNaN) {  // pitfalls A4, A34
   Request request = MakeRequest({1, 1, 1, 1, 3, 1, 3});
   for (Tensor* tensor : {&request.query, &request.key, &request.value}) {
     *tensor = Given(tensor->shape, std::vector<float>(tensor->num_elements(), kNaN));
   }
   request.boolean_mask = Bools({3}, 1, 0);
-  request.args.output.weights = true;
-  ExpectEmptyRow(Reference(request), 0, 3, 3);
+  request.alibi_slopes = Given({1}, {0.5f});
+  ExpectEmptyRow(request);
 }
 
-TEST(ReferenceEmptyRow, WhereOneMaskLeavesWhatTheOtherExcludes) {  // pitfalls A8, A28
+TEST(EmptyRow, WhereOneMaskLeavesWhatTheOtherExcludes) {  // pitfalls A8, A28
   Request request = MakeRequest({1, 1, 1, 1, 2, 4, 3});
   request.boolean_mask = Bools({2}, 1, 1);
   request.boolean_mask->data[0] = std::byte{0};
   request.additive_mask = Given({2}, {0, -kInf});
-  request.args.output.weights = true;
-  ExpectEmptyRow(Reference(request), 0, 3, 2);
+  ExpectEmptyRow(request);
 }
 
 // --- What is not finite -------------------------------------------------------------------------
@@ -270,17 +272,20 @@ TEST(Reference, AddingAConstantToAllScoresChangesNoWeight) {  // pitfalls A62
   }
 }
 
-TEST(Reference, QueryHeadsReadTheKvHeadOfTheirGroup) {  // pitfalls A46, A47
-  for (const auto& [heads, kv_heads] :
-       std::vector<std::pair<int, int>>{{12, 3}, {28, 4}, {6, 6}, {7, 1}}) {
+TEST(Heads, OfQueriesReadTheKvHeadOfTheirGroup) {  // pitfalls A46, A47
+  for (const auto& [heads, kv_heads] : std::vector<std::pair<int, int>>{
+           {12, 3}, {28, 4}, {32, 8}, {48, 2}, {64, 8}, {71, 1}, {6, 6}}) {
     Request request;
     request.query = Given({1, heads, 1, 1}, std::vector<float>(heads));
     request.key = Given({1, kv_heads, 1, 1}, std::vector<float>(kv_heads));
     std::vector<float> values(kv_heads);
     for (int g = 0; g < kv_heads; ++g) values[g] = static_cast<float>(g);
     request.value = Given({1, kv_heads, 1, 1}, values);
-    const ReferenceResult result = Reference(request);
-    for (int h = 0; h < heads; ++h) EXPECT_EQ(result.output[h], h / (heads / kv_heads));
+    for (const Answer& answer : BothAnswers(request)) {
+      for (int h = 0; h < heads; ++h) {
+        EXPECT_EQ(answer.output[h], h / (heads / kv_heads)) << answer.path;
+      }
+    }
   }
 }
 

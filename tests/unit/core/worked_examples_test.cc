@@ -278,6 +278,11 @@ TEST(PitfallNumber, A91ScalesOfZeroAndMinusOne) {
   for (const Answer& answer : BothAnswers(request)) {
     ExpectNear(answer.output, {1.731059}, kSixDigits, answer);
   }
+  request.additive_mask = Given({2}, {0, -kInf});
+  for (const float scale : {0.0f, -1.0f}) {  // the mask is not scaled with the products
+    request.args.options.scale = scale;
+    for (const Answer& answer : BothAnswers(request)) ExpectNear(answer.output, {1}, 0, answer);
+  }
 }
 
 // --- Properties ---------------------------------------------------------------------------------
@@ -328,7 +333,7 @@ TEST(Property, ShufflingTheTokensShufflesTheOutput) {
   }
 }
 
-TEST(Property, CausalRowsDoNotChangeWhenLaterTokensDo) {
+TEST(Property, CausalRowsDoNotChangeWhenLaterTokensDo) {  // pitfalls A14
   Request request = Tokens();
   request.args.options.causal = true;
   Request other = request;

@@ -59,7 +59,7 @@ TEST(AttendRequestTest, ViewsTensorsWhereTheyAre) {
   ExpectViewOf(args->options.block_mask.value().blocks, request.options().block_mask().blocks());
 }
 
-TEST(AttendRequestTest, LeavesUnsetWhatIsUnset) {
+TEST(AttendRequestTest, LeavesUnsetWhatIsUnset) {  // pitfalls A22, A91
   const absl::StatusOr<AttentionArgs> args = ToAttentionArgs(PlainRequest(), {});
   ASSERT_TRUE(args.ok()) << args.status();
   EXPECT_EQ(args->layout, Layout::kBatchHeadsLength);
@@ -83,7 +83,7 @@ TEST(AttendRequestTest, LeavesUnsetWhatIsUnset) {
   EXPECT_EQ(args->output.scores, ScoreStage::kNone);
 }
 
-TEST(AttendRequestTest, KeepsZerosThatDifferFromUnset) {
+TEST(AttendRequestTest, KeepsZerosThatDifferFromUnset) {  // pitfalls A91
   v1::AttendRequest request = PlainRequest();
   request.mutable_options()->set_scale(0);
   request.mutable_options()->set_window_left(0);
@@ -133,7 +133,7 @@ TEST(AttendRequestTest, ConvertsEveryOption) {
   EXPECT_EQ(args->output.scores, ScoreStage::kCapped);
 }
 
-TEST(AttendRequestTest, ConvertsEveryEnumValue) {
+TEST(AttendRequestTest, ConvertsEveryEnumValue) {  // pitfalls A22, A49
   v1::AttendRequest request = PlainRequest();
   const auto args = [&request] { return *ToAttentionArgs(request, {}); };
   request.set_layout(v1::LAYOUT_BATCH_HEADS_LENGTH);
