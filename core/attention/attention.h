@@ -74,7 +74,7 @@ struct AttentionJobHooks {
 // softcapped score, ALiBi and mask together, what these options can; both a score and the sum of
 // the weights lose it. core/attention/README.md derives it. Range: a row's weighted values are
 // summed before they are divided by the sum of its weights, so kv_len * max_j |v_j| must stay below
-// 2^128.
+// 2^128. So must scores: a row of which all visible scores overflow to -inf is NaN.
 //
 // Deterministic: bit-identical on one CPU target and build, whatever the thread count, the batch or
 // the neighbours.

@@ -477,8 +477,8 @@ absl::Status TileKernel::AddNonFiniteValues() {
   return absl::OkStatus();
 }
 
-// Of a sum that vanished, the sign may be that of a value that its row does not see: StoreRow makes
-// it a plain 0.
+// Of a sum that vanished or is NaN, the sign may be that of a value that its row does not see, so
+// what is stored has none.
 void TileKernel::StoreRows() {
   const DType dtype = problem_.output_dtype();
   const auto size = static_cast<std::int64_t>(SizeOf(dtype));
@@ -491,7 +491,7 @@ void TileKernel::StoreRows() {
     const double lse = row.state.maximum + std::log(static_cast<double>(row.state.sum));
     const std::int64_t lse_at = problem_.LseOffset(item_index_, row.head, row.query);
     StoreUnaligned(context_.outputs.lse + lse_at * static_cast<std::int64_t>(sizeof(float)),
-                   row.sees_any ? static_cast<float>(lse) : -kInfinity);
+                   row.sees_any ? OneNan(static_cast<float>(lse)) : -kInfinity);
   }
 }
 
@@ -545,7 +545,7 @@ void TileKernel::StoreDetailRow(const Row& row, std::int64_t first_key, std::int
   for (std::int64_t j = columns.begin; j < columns.end; ++j) {
     const float weight = std::exp(scores[j] - row.state.maximum) * row.inverse;
     StoreUnaligned(context_.outputs.weights + (at + j) * static_cast<std::int64_t>(sizeof(float)),
-                   bias[j] == -kInfinity ? 0.0f : weight);
+                   bias[j] == -kInfinity ? 0.0f : OneNan(weight));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "core/simd/convert.h"
 
 #include <cmath>
+#include <limits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/simd/convert.cc"
@@ -28,15 +29,13 @@ HWY_INLINE void StoreFloats(FloatVector v, std::byte* target) {
   hn::StoreU(v, FloatTag(), reinterpret_cast<float*>(target));
 }
 
-// Rounds to nearest, ties to even; a NaN is made quiet, so that cutting its bits leaves a NaN.
+// Rounds to nearest, ties to even. A NaN must be quiet with no bit set below, as OneNan's is.
 HWY_INLINE void StoreBFloat16s(FloatVector v, std::byte* target) {
   const BitsTag du;
   const BitsVector bits = hn::BitCast(du, v);
   const BitsVector odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
   const BitsVector rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
-  const BitsVector quiet = hn::Or(bits, hn::Set(du, 0x00400000u));
-  const auto is_nan = hn::RebindMask(du, hn::Ne(v, v));
-  const BitsVector high = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+  const BitsVector high = hn::ShiftRight<16>(rounded);
   hn::StoreU(hn::TruncateTo(HalfTag(), high), HalfTag(), reinterpret_cast<std::uint16_t*>(target));
 }
 
@@ -70,12 +69,14 @@ HWY_INLINE void StoreWith(Store store, DType dtype, const float* HWY_RESTRICT so
   const FloatTag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto size = static_cast<std::int64_t>(SizeOf(dtype));
+  const FloatVector nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const FloatVector product = hn::Mul(hn::LoadU(d, source + i), hn::Set(d, factor));
-    store(hn::Add(product, hn::Zero(d)), target + i * size);  // -0 + 0 is 0
+    const FloatVector sum = hn::Add(product, hn::Zero(d));  // -0 + 0 is 0
+    store(hn::IfThenElse(hn::Eq(sum, sum), sum, nan), target + i * size);
   }
-  for (; i < count; ++i) StoreFloat(dtype, target + i * size, source[i] * factor + 0.0f);
+  for (; i < count; ++i) StoreFloat(dtype, target + i * size, OneNan(source[i] * factor + 0.0f));
 }
 
 bool LoadRow(DType dtype, const std::byte* source, std::int64_t count, float* target) {
@@ -95,7 +96,7 @@ void StoreRow(DType dtype, const float* source, float factor, std::int64_t count
 #else
   for (std::int64_t i = 0; i < count; ++i) {
     StoreFloat(dtype, target + i * static_cast<std::int64_t>(SizeOf(dtype)),
-               source[i] * factor + 0.0f);
+               OneNan(source[i] * factor + 0.0f));
   }
 #endif
 }

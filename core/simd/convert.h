@@ -2,8 +2,10 @@
 #ifndef ATTEND_CORE_SIMD_CONVERT_H_
 #define ATTEND_CORE_SIMD_CONVERT_H_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "core/base/dtype.h"
 
@@ -13,11 +15,17 @@ namespace attend {
 // `dtype` must satisfy IsFloat; `source` may lie at any alignment. Thread-safety: pure.
 bool LoadRow(DType dtype, const std::byte* source, std::int64_t count, float* target);
 
-// target[i] = source[i] * factor, rounded once to `dtype` as FloatToBFloat16 and FloatToFloat16 do;
-// 0 where source[i] is -0 and factor is positive.
-// `dtype` must satisfy IsFloat; `target` may lie at any alignment. Thread-safety: pure.
+// target[i] = source[i] * factor, rounded once to `dtype` as FloatToBFloat16 and FloatToFloat16 do.
+// Not target[i]'s: the sign of a zero, which is +0, and of a NaN, which is OneNan's. Either may
+// come from an operand that should decide nothing. `dtype` must satisfy IsFloat; `target` may lie
+// at any alignment. Thread-safety: pure.
 void StoreRow(DType dtype, const float* source, float factor, std::int64_t count,
               std::byte* target);
+
+// `value`, or for every NaN the same one.
+inline float OneNan(float value) {
+  return std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
+}
 
 // Sets what is not finite to 0.
 void ZeroNonFinite(float* values, std::int64_t count);

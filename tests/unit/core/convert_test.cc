@@ -136,6 +136,26 @@ TEST_P(StoreRowTest, KeepsEveryValueOf16Bits) {
   }
 }
 
+TEST_P(StoreRowTest, ZerosAndNaNsHaveNoSign) {
+  std::vector<float> values = {0.0f, -0.0f};
+  for (const std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0x7fffffffu}) {
+    values.push_back(std::bit_cast<float>(bits));
+    values.push_back(std::bit_cast<float>(bits | 0x80000000u));
+  }
+  values.resize(19, -kInf * 0);  // whole vectors, and some more
+  for (const DType dtype : kFloats) {
+    const std::size_t size = SizeOf(dtype);
+    std::vector<std::byte> target(values.size() * size);
+    StoreRow(dtype, values.data(), 0.5f, static_cast<std::int64_t>(values.size()), target.data());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      std::byte expected[4];
+      StoreFloat(dtype, expected, i < 2 ? 0.0f : OneNan(values[i]));
+      ASSERT_EQ(std::memcmp(target.data() + i * size, expected, size), 0)
+          << Name(dtype) << " " << i;
+    }
+  }
+}
+
 TEST_P(StoreRowTest, RoundsAroundEveryMidpointToEven) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     std::vector<float> values;
