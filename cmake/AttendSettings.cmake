@@ -27,9 +27,6 @@ endif()
 add_library(attend_settings INTERFACE)
 target_compile_options(attend_settings INTERFACE -Wall -Wextra -Wpedantic -Wshadow
                                                  -Wnon-virtual-dtor -Wno-missing-field-initializers)
-# A product and a sum are fused where the code says so, and nowhere else: results do not depend on
-# the compiler's choice.
-target_compile_options(attend_settings INTERFACE -ffp-contract=off)
 target_compile_options(attend_settings INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 if(ATTEND_WERROR)
   target_compile_options(attend_settings INTERFACE -Werror)

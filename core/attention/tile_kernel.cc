@@ -91,7 +91,7 @@ TileKernel::TileKernel(const TileContext& context, TileScratch& scratch, std::in
     row.query = (first_row_ + r) / group;
     row.head = kv_head_ * group + (first_row_ + r) % group;
     row.keys = problem_.VisibleKeys(item_, row.query);
-    row.state = {.maximum = -kInfinity, .sum = 0};
+    states_[r] = {.maximum = -kInfinity, .sum = 0};
     if (row.keys.begin >= row.keys.end) continue;
     keys_.begin = std::min(keys_.begin, row.keys.begin);
     keys_.end = std::max(keys_.end, row.keys.end);
@@ -130,8 +130,8 @@ void TileKernel::SavePart(float* result) const {
   float* state = result + num_rows_ * value_dim_;
   std::copy_n(scratch_.output.data(), num_rows_ * value_dim_, result);
   for (std::int64_t r = 0; r < num_rows_; ++r, state += kStateFloats) {
-    state[0] = rows_[r].state.maximum;
-    state[1] = rows_[r].state.sum;
+    state[0] = states_[r].maximum;
+    state[1] = states_[r].sum;
     state[2] = rows_[r].sees_any ? 1.0f : 0.0f;
     state[3] = non_finite_values_ ? 1.0f : 0.0f;
   }
@@ -145,14 +145,14 @@ void TileKernel::AddPart(float* result, bool first) {
   const float* state = result + num_rows_ * value_dim_;
   for (std::int64_t r = 0; r < num_rows_; ++r, state += kStateFloats) {
     Row& row = rows_[r];
-    const float maximum = std::max(row.state.maximum, state[0]);
+    const float maximum = std::max(states_[r].maximum, state[0]);
     const auto factor = [&](float of) {
       return of == maximum ? 1.0f : std::exp2(factor_ * (of - maximum));
     };
-    before[r] = factor(row.state.maximum);
+    before[r] = factor(states_[r].maximum);
     added[r] = factor(state[0]);
-    row.state.sum = row.state.sum * before[r] + state[1] * added[r];
-    row.state.maximum = maximum;
+    states_[r].sum = states_[r].sum * before[r] + state[1] * added[r];
+    states_[r].maximum = maximum;
     row.sees_any = row.sees_any || state[2] != 0;
     non_finite_values_ = non_finite_values_ || state[3] != 0;
   }
@@ -182,7 +182,7 @@ absl::Status TileKernel::Accumulate(KeyRange keys) {
 }
 
 absl::Status TileKernel::Finish() {
-  for (std::int64_t r = 0; r < num_rows_; ++r) Normalize(rows_[r]);
+  for (std::int64_t r = 0; r < num_rows_; ++r) Normalize(rows_[r], states_[r]);
   absl::Status status = AddNonFiniteValues();
   if (!status.ok()) return status;
   StoreRows();
@@ -248,10 +248,14 @@ absl::Status TileKernel::Scores(std::int64_t first_key, std::int64_t count) {
 absl::Status TileKernel::RunKeyTile(std::int64_t first_key, std::int64_t count, bool first) {
   absl::Status status = Scores(first_key, count);
   if (!status.ok()) return status;
-  float corrections[kMaxQueryTile];
+  float* const scores = scratch_.scores.data();
+  ColumnRange columns[kMaxQueryTile];
   for (std::int64_t r = 0; r < num_rows_; ++r) {
-    corrections[r] = SoftmaxRowStep(rows_[r], first_key, count, scratch_.scores.data() + r * count);
+    columns[r] = ColumnsOf(rows_[r], first_key, count);
+    FinishScores(rows_[r], first_key, columns[r], scores + r * count);
   }
+  float corrections[kMaxQueryTile];
+  SoftmaxStep(factor_, num_rows_, count, columns, scores, states_, corrections);
   float* const output = scratch_.output.data();
   float* const terms = first ? output : scratch_.terms.data();
   status = Terms(first_key, count, terms);
@@ -337,26 +341,27 @@ void TileKernel::RescoreNonFiniteKeys(std::int64_t first_key, std::int64_t count
   }
 }
 
-TileKernel::Columns TileKernel::ColumnsOf(const Row& row, std::int64_t first_key,
-                                          std::int64_t count) const {
+ColumnRange TileKernel::ColumnsOf(const Row& row, std::int64_t first_key,
+                                  std::int64_t count) const {
   const std::int64_t begin = std::clamp<std::int64_t>(row.keys.begin - first_key, 0, count);
   return {begin, std::clamp<std::int64_t>(row.keys.end - first_key, begin, count)};
 }
 
-float TileKernel::SoftmaxRowStep(Row& row, std::int64_t first_key, std::int64_t count,
-                                 float* scores) {
-  const Columns columns = ColumnsOf(row, first_key, count);
-  bool sees_any = columns.begin < columns.end;
-  if (!plain_ && sees_any) {
-    ScoreTransform transform = TransformOf(row, first_key);
-    if (HasBias()) {
-      BuildBias(row, first_key, columns, scratch_.bias.data());
-      transform.bias = scratch_.bias.data();
-    }
-    sees_any = TransformScores(transform, columns.begin, columns.end, scores);
+// Makes of a row's products, in the columns that it may see, what its softmax is taken of.
+void TileKernel::FinishScores(Row& row, std::int64_t first_key, ColumnRange columns,
+                              float* scores) {
+  if (columns.begin >= columns.end) return;
+  if (plain_) {
+    row.sees_any = true;
+    return;
   }
+  ScoreTransform transform = TransformOf(row, first_key);
+  if (HasBias()) {
+    BuildBias(row, first_key, columns, scratch_.bias.data());
+    transform.bias = scratch_.bias.data();
+  }
+  const bool sees_any = TransformScores(transform, columns.begin, columns.end, scores);
   row.sees_any = row.sees_any || sees_any;
-  return SoftmaxStep(factor_, columns.begin, columns.end, count, scores, row.state);
 }
 
 ScoreTransform TileKernel::TransformOf(const Row& row, std::int64_t first_key) const {
@@ -388,7 +393,7 @@ bool TileKernel::BlocksExclude(std::int64_t first_key, std::int64_t count) const
 }
 
 // What masks and blocks add to the scores of the columns: finite values, and -inf to exclude.
-void TileKernel::BuildBias(const Row& row, std::int64_t first_key, Columns columns,
+void TileKernel::BuildBias(const Row& row, std::int64_t first_key, ColumnRange columns,
                            float* bias) const {
   const std::int64_t count = columns.end - columns.begin;
   if (count == 0) return;
@@ -432,13 +437,13 @@ bool TileKernel::Visible(const Row& row, std::int64_t key) const {
 }
 
 // Settles the row's denominator, and its maximum in logits.
-void TileKernel::Normalize(Row& row) {
-  if (row.state.maximum == -kInfinity && !row.sees_any) return;  // inverse 0: zeros
-  if (plain_) row.state.maximum *= problem_.scale();
-  if (!std::isfinite(row.state.maximum)) row.state.sum = kNan;  // an infinite score
-  double sum = row.state.sum;
+void TileKernel::Normalize(Row& row, SoftmaxRow& state) const {
+  if (state.maximum == -kInfinity && !row.sees_any) return;  // inverse 0: zeros
+  if (plain_) state.maximum *= problem_.scale();
+  if (!std::isfinite(state.maximum)) state.sum = kNan;  // an infinite score
+  double sum = state.sum;
   // In double: a sink far above the scores may overflow float, and then the weights are 0.
-  if (problem_.has_sinks()) sum += std::exp(double{problem_.sink(row.head)} - row.state.maximum);
+  if (problem_.has_sinks()) sum += std::exp(double{problem_.sink(row.head)} - state.maximum);
   row.inverse = static_cast<float>(1.0 / sum);
 }
 
@@ -488,7 +493,7 @@ void TileKernel::StoreRows() {
     StoreRow(dtype, scratch_.output.data() + r * value_dim_, normalized_ ? 1.0f : row.inverse,
              problem_.value_dim(), context_.outputs.output + at * size);
     if (context_.outputs.lse == nullptr) continue;
-    const double lse = row.state.maximum + std::log(static_cast<double>(row.state.sum));
+    const double lse = states_[r].maximum + std::log(static_cast<double>(states_[r].sum));
     const std::int64_t lse_at = problem_.LseOffset(item_index_, row.head, row.query);
     StoreUnaligned(context_.outputs.lse + lse_at * static_cast<std::int64_t>(sizeof(float)),
                    row.sees_any ? OneNan(static_cast<float>(lse)) : -kInfinity);
@@ -507,16 +512,17 @@ absl::Status TileKernel::StoreDetails() {
     absl::Status status = Scores(key, count);
     if (!status.ok()) return status;
     for (std::int64_t r = 0; r < num_rows_; ++r) {
-      StoreDetailRow(rows_[r], key, count, scratch_.scores.data() + r * count);
+      StoreDetailRow(r, key, count, scratch_.scores.data() + r * count);
     }
     key += count;
   }
   return absl::OkStatus();
 }
 
-void TileKernel::StoreDetailRow(const Row& row, std::int64_t first_key, std::int64_t count,
+void TileKernel::StoreDetailRow(std::int64_t r, std::int64_t first_key, std::int64_t count,
                                 float* scores) {
-  const Columns columns = ColumnsOf(row, first_key, count);
+  const Row& row = rows_[r];
+  const ColumnRange columns = ColumnsOf(row, first_key, count);
   const std::int64_t valid = std::min(count, item_.kv_len - first_key);
   const ScoreStage stage = problem_.score_stage();
   const std::int64_t at =
@@ -543,7 +549,7 @@ void TileKernel::StoreDetailRow(const Row& row, std::int64_t first_key, std::int
   if (stage == ScoreStage::kBiased) store_scores(columns.begin, columns.end, scores);
   if (context_.outputs.weights == nullptr) return;
   for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-    const float weight = std::exp(scores[j] - row.state.maximum) * row.inverse;
+    const float weight = std::exp(scores[j] - states_[r].maximum) * row.inverse;
     StoreUnaligned(context_.outputs.weights + (at + j) * static_cast<std::int64_t>(sizeof(float)),
                    bias[j] == -kInfinity ? 0.0f : OneNan(weight));
   }

@@ -81,14 +81,8 @@ class TileKernel {
     std::int64_t query = 0;  // index in the item
     std::int64_t head = 0;   // query head
     KeyRange keys;           // by length, causality and window
-    SoftmaxRow state;
-    float inverse = 0;      // of the denominator; NaN for a NaN row
-    bool sees_any = false;  // whether any key is left to it
-  };
-  // Columns [begin, end) of a key tile that a row may see.
-  struct Columns {
-    std::int64_t begin;
-    std::int64_t end;
+    float inverse = 0;       // of the denominator; NaN for a NaN row
+    bool sees_any = false;   // whether any key is left to it
   };
 
   bool ShouldStop() const;
@@ -109,21 +103,21 @@ class TileKernel {
   void ScoresOfSource(std::int64_t first_key, std::int64_t count);
   void TermsOfSource(std::int64_t first_key, std::int64_t count, float* terms);
   void RescoreNonFiniteKeys(std::int64_t first_key, std::int64_t count);
-  float SoftmaxRowStep(Row& row, std::int64_t first_key, std::int64_t count, float* scores);
+  void FinishScores(Row& row, std::int64_t first_key, ColumnRange columns, float* scores);
   bool BlocksExclude(std::int64_t first_key, std::int64_t count) const;
 
-  Columns ColumnsOf(const Row& row, std::int64_t first_key, std::int64_t count) const;
+  ColumnRange ColumnsOf(const Row& row, std::int64_t first_key, std::int64_t count) const;
   bool HasBias() const;
   ScoreTransform TransformOf(const Row& row, std::int64_t first_key) const;
-  void BuildBias(const Row& row, std::int64_t first_key, Columns columns, float* bias) const;
+  void BuildBias(const Row& row, std::int64_t first_key, ColumnRange columns, float* bias) const;
   bool Visible(const Row& row, std::int64_t key) const;
 
-  void Normalize(Row& row);
+  void Normalize(Row& row, SoftmaxRow& state) const;
   void NormalizeOutput();
   void StoreRows();
   absl::Status AddNonFiniteValues();
   absl::Status StoreDetails();
-  void StoreDetailRow(const Row& row, std::int64_t first_key, std::int64_t count, float* scores);
+  void StoreDetailRow(std::int64_t r, std::int64_t first_key, std::int64_t count, float* scores);
 
   const TileContext& context_;
   const AttentionProblem& problem_;
@@ -143,6 +137,7 @@ class TileKernel {
   std::int64_t num_rows_ = 0;
   KeyRange keys_;  // that any row may see, from a multiple of kKeyStep
   Row rows_[kMaxQueryTile];
+  SoftmaxRow states_[kMaxQueryTile];  // of the rows
 };
 
 }  // namespace attend

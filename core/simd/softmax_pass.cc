@@ -131,34 +131,64 @@ HWY_INLINE float Exponentials(float factor, float maximum, std::int64_t begin, s
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
 }
 
-float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
-                  float* HWY_RESTRICT row, SoftmaxRow& state) {
-  if (begin >= end) {
+// Excludes what lies around the range up to whole vectors, which are the range that it returns, and
+// gives all other columns their weight of 0.
+HWY_INLINE ColumnRange CutRow(const ColumnRange& range, std::int64_t columns,
+                              float* HWY_RESTRICT row) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
+  if (range.begin >= range.end) {
     std::fill(row, row + columns, 0.0f);
-    return 1;
+    return {};
   }
-  const FloatTag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t low = RoundDown(begin, lanes);
-  const std::int64_t high = RoundDown(end + lanes - 1, lanes);
-  std::fill(row + low, row + begin, kMinusInfinity);
-  std::fill(row + end, row + high, kMinusInfinity);
-  const float maximum = std::max(state.maximum, Maximum(row, low, high));
+  const ColumnRange cut = {RoundDown(range.begin, lanes), RoundDown(range.end + lanes - 1, lanes)};
+  std::fill(row, row + cut.begin, 0.0f);
+  std::fill(row + cut.begin, row + range.begin, kMinusInfinity);
+  std::fill(row + range.end, row + cut.end, kMinusInfinity);
+  std::fill(row + cut.end, row + columns, 0.0f);
+  return cut;
+}
+
+// Of a row that is cut to whole vectors, with its new maximum; returns its correction.
+HWY_INLINE float StepRow(float factor, const ColumnRange& cut, float maximum,
+                         float* HWY_RESTRICT row, SoftmaxRow& state) {
+  if (cut.begin >= cut.end) return 1;
   // No score above -inf yet, or none that compares: a NaN must not be taken for an empty row.
   if (!(maximum > kMinusInfinity)) {
-    const bool nan = std::any_of(row + begin, row + end, [](float s) { return std::isnan(s); });
-    std::fill(row, row + columns, 0.0f);
+    float* const begin = row + cut.begin;
+    float* const end = row + cut.end;
+    const bool nan = std::any_of(begin, end, [](float s) { return std::isnan(s); });
+    std::fill(begin, end, 0.0f);
     if (nan) state.sum = std::numeric_limits<float>::quiet_NaN();
     return 1;
   }
-  std::fill(row, row + low, 0.0f);
-  std::fill(row + high, row + columns, 0.0f);
-  const float tile_sum = Exponentials(factor, maximum, low, high, row);
+  const float tile_sum = Exponentials(factor, maximum, cut.begin, cut.end, row);
   const float correction =
       maximum == state.maximum ? 1.0f : std::exp2(factor * (state.maximum - maximum));
   state.sum = state.sum * correction + tile_sum;
   state.maximum = maximum;
   return correction;
+}
+
+void SoftmaxStep(float factor, std::int64_t rows, std::int64_t columns, const ColumnRange* ranges,
+                 float* HWY_RESTRICT scores, SoftmaxRow* states, float* corrections) {
+  // A few rows at a time, still in the first cache: the maximum of one is found while another's
+  // exponentials are under way.
+  constexpr std::int64_t kRowsAtOnce = 8;
+  ColumnRange cuts[kRowsAtOnce];
+  float maxima[kRowsAtOnce];
+  for (std::int64_t first = 0; first < rows; first += kRowsAtOnce) {
+    const std::int64_t count = std::min(kRowsAtOnce, rows - first);
+    float* const tile = scores + first * columns;
+    for (std::int64_t r = 0; r < count; ++r) {
+      cuts[r] = CutRow(ranges[first + r], columns, tile + r * columns);
+      maxima[r] = std::max(states[first + r].maximum,
+                           Maximum(tile + r * columns, cuts[r].begin, cuts[r].end));
+    }
+    for (std::int64_t r = 0; r < count; ++r) {
+      corrections[first + r] =
+          StepRow(factor, cuts[r], maxima[r], tile + r * columns, states[first + r]);
+    }
+  }
 }
 
 void AddToScaledRows(const float* factors, std::int64_t rows, std::int64_t columns,
@@ -205,9 +235,9 @@ bool TransformScores(const ScoreTransform& transform, std::int64_t begin, std::i
   return HWY_DYNAMIC_DISPATCH(TransformScores)(transform, begin, end, row);
 }
 
-float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
-                  float* row, SoftmaxRow& state) {
-  return HWY_DYNAMIC_DISPATCH(SoftmaxStep)(factor, begin, end, columns, row, state);
+void SoftmaxStep(float factor, std::int64_t rows, std::int64_t columns, const ColumnRange* ranges,
+                 float* scores, SoftmaxRow* states, float* corrections) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxStep)(factor, rows, columns, ranges, scores, states, corrections);
 }
 
 void AddToScaledRows(const float* factors, std::int64_t rows, std::int64_t columns,

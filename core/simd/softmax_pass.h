@@ -32,21 +32,28 @@ struct SoftmaxRow {
   float sum = 0;      // of 2^(factor * (score - maximum))
 };
 
-// One online-softmax step over one row of a tile, with the exponential as a power of two: factor is
-// log2(e) times what turns a score into a logit.
+// The columns [begin, end) of a tile that a row sees.
+struct ColumnRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// One online-softmax step over the rows of a tile, with the exponential as a power of two: factor
+// is log2(e) times what turns a score into a logit.
 //
-// With m = max(maximum, max_j row[j]) over j in [begin, end):
-//   row[j] = 2^(factor * (row[j] - m)), and 0 for all other j in [0, columns);
-//   sum = sum * c + sum_j row[j]; maximum = m; returns c = 2^(factor * (old maximum - m)), by which
-//   what was accumulated must be scaled.
+// For each row of the dense [rows, columns] matrix `scores`, its range and its state, with
+// m = max(maximum, max_j score[j]) over j in [begin, end):
+//   score[j] = 2^(factor * (score[j] - m)), and 0 for all other j in [0, columns);
+//   sum = sum * c + sum_j score[j]; maximum = m; c = 2^(factor * (old maximum - m)), which is
+//   its correction: what was accumulated must be scaled by it.
 // factor must be positive. A -inf score has weight 0. A NaN or +inf score makes sum NaN. While
 // no score is above -inf, weights are 0 and the state does not change, unless one is NaN.
-// Accuracy: x = factor * (row[j] - m) takes one rounding, or two where the CPU has no fused
+// Accuracy: x = factor * (score[j] - m) takes one rounding, or two where the CPU has no fused
 // multiply-add, 2^-23 * |x| of weight, relatively, at most, and the power of two 2^-23 more.
 // Weights below 2^-126 are 0. Thread-safety: pure. Deterministic for (columns, begin, end, values)
-// on one target.
-float SoftmaxStep(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns,
-                  float* row, SoftmaxRow& state);
+// of a row on one target, whatever the other rows are.
+void SoftmaxStep(float factor, std::int64_t rows, std::int64_t columns, const ColumnRange* ranges,
+                 float* scores, SoftmaxRow* states, float* corrections);
 
 // sums[row, :] = sums[row, :] * factors[row] + terms[row, :], for dense [rows, columns] matrices.
 void AddToScaledRows(const float* factors, std::int64_t rows, std::int64_t columns,

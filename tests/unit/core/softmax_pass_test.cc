@@ -18,6 +18,15 @@ namespace {
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 constexpr SoftmaxRow kFresh{.maximum = -kInf, .sum = 0};
 
+// A step of one row.
+float Step(float factor, std::int64_t begin, std::int64_t end, std::int64_t columns, float* row,
+           SoftmaxRow& state) {
+  const ColumnRange range{begin, end};
+  float correction = 0;
+  SoftmaxStep(factor, 1, columns, &range, row, &state, &correction);
+  return correction;
+}
+
 std::vector<float> Scores(std::int64_t count, std::uint32_t seed, float sigma = 3) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, sigma);
@@ -42,7 +51,7 @@ void ExpectStep(const std::vector<float>& scores, std::int64_t begin, std::int64
   std::fill_n(row.data(), columns, kNaN);
   std::copy(scores.begin() + begin, scores.begin() + end, row.data() + begin);
   SoftmaxRow state = kFresh;
-  const float correction = SoftmaxStep(factor, begin, end, columns, row.data(), state);
+  const float correction = Step(factor, begin, end, columns, row.data(), state);
   ASSERT_TRUE(row.GuardsAreIntact());
   if (begin == end) {
     ASSERT_EQ(correction, 1);
@@ -110,7 +119,7 @@ TEST_P(SoftmaxStepTest, PowerOfTwoIsWithinItsBoundOverItsWholeRange) {
     }
     row.Assign(x);
     SoftmaxRow state{.maximum = 0, .sum = 0};
-    ASSERT_EQ(SoftmaxStep(1, 0, kColumns, kColumns, row.data(), state), 1);
+    ASSERT_EQ(Step(1, 0, kColumns, kColumns, row.data(), state), 1);
     ASSERT_EQ(state.maximum, 0);
     for (std::int64_t j = 0; j < kColumns; ++j) {
       const double exact = std::exp2(static_cast<double>(x[j]));
@@ -126,7 +135,7 @@ TEST_P(SoftmaxStepTest, WeightsBelowTheSmallestNormalAreZero) {
   const float below = std::nextafter(-126.0f, -kInf);
   row.Assign({0, -126.0f, below, -127, -149, -150, -1e4f, -1e38f, -kInf, 0, 0, 0, 0, 0, 0, 0});
   SoftmaxRow state = kFresh;
-  SoftmaxStep(1, 0, 9, 16, row.data(), state);
+  Step(1, 0, 9, 16, row.data(), state);
   EXPECT_EQ(row[0], 1);
   EXPECT_EQ(row[1], 0x1p-126f);
   for (int j = 2; j < 16; ++j) EXPECT_EQ(row[j], 0) << j;
@@ -142,7 +151,7 @@ TEST_P(SoftmaxStepTest, SeveralTilesEqualOnePass) {
     for (std::int64_t first = 0; first < 640; first += 64) {
       GuardedRow row(64);
       row.Assign({scores.begin() + first, scores.begin() + first + 64});
-      const double correction = SoftmaxStep(kLog2E, 0, 64, 64, row.data(), state);
+      const double correction = Step(kLog2E, 0, 64, 64, row.data(), state);
       for (double& weight : weights) weight *= correction;
       for (const float weight : row.values()) weights.push_back(weight);
     }
@@ -171,7 +180,7 @@ TEST_P(SoftmaxStepTest, TileOfMinusInfinityChangesNothing) {  // pitfalls A5
     GuardedRow row(64);
     std::fill_n(row.data(), 64, -kInf);
     SoftmaxRow state = before;
-    EXPECT_EQ(SoftmaxStep(kLog2E, 5, 60, 64, row.data(), state), 1);
+    EXPECT_EQ(Step(kLog2E, 5, 60, 64, row.data(), state), 1);
     EXPECT_EQ(state.maximum, before.maximum);
     EXPECT_EQ(state.sum, before.sum);
     EXPECT_EQ(row.values(), std::vector<float>(64));
@@ -186,10 +195,10 @@ TEST_P(SoftmaxStepTest, NaNOrPlusInfinityAnywhereMakesTheSumNaNForGood) {  // pi
         row.Assign(Scores(64, 4));
         row[at] = bad;
         SoftmaxRow state = before;
-        SoftmaxStep(kLog2E, 5, 60, 64, row.data(), state);
+        Step(kLog2E, 5, 60, 64, row.data(), state);
         ASSERT_TRUE(std::isnan(state.sum)) << bad << " at " << at;
         row.Assign(Scores(64, 5, 100));
-        SoftmaxStep(kLog2E, 0, 64, 64, row.data(), state);
+        Step(kLog2E, 0, 64, 64, row.data(), state);
         ASSERT_TRUE(std::isnan(state.sum)) << bad << " at " << at;
       }
     }
@@ -202,13 +211,13 @@ TEST_P(SoftmaxStepTest, NaNAmongMinusInfinitiesIsNoEmptyRow) {
     std::fill_n(row.data(), 64, -kInf);
     row[at] = kNaN;
     SoftmaxRow state = kFresh;
-    SoftmaxStep(kLog2E, 0, 64, 64, row.data(), state);
+    Step(kLog2E, 0, 64, 64, row.data(), state);
     ASSERT_TRUE(std::isnan(state.sum)) << at;
   }
   GuardedRow row(64);
   std::fill_n(row.data(), 64, kNaN);
   SoftmaxRow state = kFresh;
-  SoftmaxStep(kLog2E, 0, 64, 64, row.data(), state);
+  Step(kLog2E, 0, 64, 64, row.data(), state);
   EXPECT_TRUE(std::isnan(state.sum));
 }
 
@@ -221,7 +230,7 @@ TEST_P(SoftmaxStepTest, WhatLiesOutsideTheColumnsChangesNoBit) {  // pitfalls A3
     const std::vector<float> scores = Scores(64, 6);
     std::copy(scores.begin() + 7, scores.begin() + 50, row.data() + 7);
     SoftmaxRow state = kFresh;
-    SoftmaxStep(kLog2E, 7, 50, 64, row.data(), state);
+    Step(kLog2E, 7, 50, 64, row.data(), state);
     results[i] = row.values();
     results[i].push_back(state.sum);
     results[i].push_back(state.maximum);
@@ -230,13 +239,45 @@ TEST_P(SoftmaxStepTest, WhatLiesOutsideTheColumnsChangesNoBit) {  // pitfalls A3
   EXPECT_EQ(results[0], results[2]);
 }
 
+// Rows that see all, some and none, in numbers that do not fill a group of them.
+TEST_P(SoftmaxStepTest, RowsOfATileAreAsTheyAreAlone) {
+  constexpr std::int64_t kColumns = 64;
+  for (const std::int64_t rows : {1, 2, 7, 8, 9, 31}) {
+    GuardedRow tile(rows * kColumns);
+    const std::vector<float> scores = Scores(rows * kColumns, static_cast<std::uint32_t>(rows));
+    std::copy(scores.begin(), scores.end(), tile.data());
+    std::vector<ColumnRange> ranges(rows);
+    std::vector<SoftmaxRow> states(rows);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      ranges[r] = {r % 5, kColumns - 13 * (r % 6)};
+      states[r] = r % 3 == 0 ? kFresh : SoftmaxRow{.maximum = 1, .sum = 2};
+    }
+    const std::vector<SoftmaxRow> before = states;
+    std::vector<float> corrections(rows);
+    SoftmaxStep(kLog2E, rows, kColumns, ranges.data(), tile.data(), states.data(),
+                corrections.data());
+    ASSERT_TRUE(tile.GuardsAreIntact());
+    for (std::int64_t r = 0; r < rows; ++r) {
+      GuardedRow row(kColumns);
+      std::copy_n(scores.begin() + r * kColumns, kColumns, row.data());
+      SoftmaxRow state = before[r];
+      const float correction =
+          Step(kLog2E, ranges[r].begin, ranges[r].end, kColumns, row.data(), state);
+      ASSERT_EQ(corrections[r], correction) << r;
+      ASSERT_EQ(states[r].maximum, state.maximum) << r;
+      ASSERT_EQ(states[r].sum, state.sum) << r;
+      ASSERT_TRUE(std::equal(row.data(), row.data() + kColumns, tile.data() + r * kColumns)) << r;
+    }
+  }
+}
+
 TEST_P(SoftmaxStepTest, GivesTheSameBitsAgain) {
   std::vector<float> first;
   for (int repetition = 0; repetition < 3; ++repetition) {
     GuardedRow row(512);
     row.Assign(Scores(512, 8));
     SoftmaxRow state = kFresh;
-    SoftmaxStep(kLog2E, 1, 511, 512, row.data(), state);
+    Step(kLog2E, 1, 511, 512, row.data(), state);
     std::vector<float> result = row.values();
     result.push_back(state.sum);
     if (repetition == 0) first = result;
