@@ -191,10 +191,12 @@ absl::Status TileKernel::Finish() {
 
 bool TileKernel::ShouldStop() const { return context_.should_stop && context_.should_stop(); }
 
-// The tile's queries where they lie, if they lie there as the products read them.
+// The tile's queries where they lie, if they lie there as the products read them. Never those of
+// few rows, whose products want them aligned.
 const float* TileKernel::QueriesInPlace() const {
   const TensorView& view = item_.query;
   const bool dense = view.strides[2] == 1 && view.strides[1] == head_dim_;
+  static_assert(kFewRows < kMaxQueryTile);
   const bool whole = num_rows_ == kMaxQueryTile && problem_.group_size() == 1;
   if (view.dtype != DType::kFloat32 || !dense || !whole || problem_.head_dim() != head_dim_) {
     return nullptr;

@@ -15,10 +15,10 @@ namespace attend {
 // `dtype` must satisfy IsFloat; `source` may lie at any alignment. Thread-safety: pure.
 bool LoadRow(DType dtype, const std::byte* source, std::int64_t count, float* target);
 
-// target[i] = source[i] * factor, rounded once to `dtype` as FloatToBFloat16 and FloatToFloat16 do.
-// Not target[i]'s: the sign of a zero, which is +0, and of a NaN, which is OneNan's. Either may
-// come from an operand that should decide nothing. `dtype` must satisfy IsFloat; `target` may lie
-// at any alignment. Thread-safety: pure.
+// target[i] = the float32 product source[i] * factor, rounded to `dtype` as FloatToBFloat16 and
+// FloatToFloat16 do. A zero is stored as +0 and every NaN as OneNan's: their signs may come from an
+// operand that should decide nothing. `dtype` must satisfy IsFloat; `target` may lie at any
+// alignment. Thread-safety: pure.
 void StoreRow(DType dtype, const float* source, float factor, std::int64_t count,
               std::byte* target);
 

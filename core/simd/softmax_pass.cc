@@ -171,8 +171,8 @@ HWY_INLINE float StepRow(float factor, const ColumnRange& cut, float maximum,
 
 void SoftmaxStep(float factor, std::int64_t rows, std::int64_t columns, const ColumnRange* ranges,
                  float* HWY_RESTRICT scores, SoftmaxRow* states, float* corrections) {
-  // A few rows at a time, still in the first cache: the maximum of one is found while another's
-  // exponentials are under way.
+  // A few rows at a time, still in the first cache: the maxima of several do not wait for each
+  // other, nor do their exponentials.
   constexpr std::int64_t kRowsAtOnce = 8;
   ColumnRange cuts[kRowsAtOnce];
   float maxima[kRowsAtOnce];

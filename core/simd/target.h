@@ -9,10 +9,12 @@
 
 namespace attend {
 
-// Name of the instruction set in use, such as "AVX2" or "AVX3_ZEN4".
+// Name of the instruction set in use, such as "AVX2" or "AVX3_ZEN4". Thread-safety: safe from any
+// thread.
 std::string SimdTarget();
 
-// Names of all that this build has and this CPU can run, best first.
+// Names of all that this build has and this CPU can run, best first. Like ForceSimdTarget, only for
+// tests, before any pass runs in another thread: another one is in use for a moment.
 std::vector<std::string> SimdTargets();
 
 // Makes one of SimdTargets() the one in use; false for another name. For tests, and before any pass

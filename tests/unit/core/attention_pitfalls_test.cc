@@ -1,5 +1,6 @@
-// What went wrong in attention elsewhere, each by what triggered it there. Rows of pitfalls.md that
-// have no test here are named where their theme is tested.
+// What went wrong in attention elsewhere, each by what triggered it there. A1 to A100 are the
+// numbers of a list of public reports; those of it that concern what exists and have no test here
+// are named where their theme is tested.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -276,9 +277,15 @@ TEST(Pitfall, A35WhatARequestLeavesInScratchReachesNoOther) {
     for (Tensor* tensor : {&poisoned.query, &poisoned.key, &poisoned.value}) {
       Poison(*tensor, 0, tensor->num_elements(), kNaN);
     }
+    // Of few rows, which are copied since their dims are no multiple of a vector.
+    Request few = MakeRequest({1, 1, 1, 16, sizes.kv_len + 100, 31, 31, sizes.dtype});
+    for (Tensor* tensor : {&few.query, &few.key, &few.value}) {
+      Poison(*tensor, 0, tensor->num_elements(), kNaN);
+    }
     Machine fresh(1);
     Machine used(1);
     ASSERT_TRUE(Compute(*AttentionProblem::Create(poisoned.Args()), used).ok());
+    ASSERT_TRUE(Compute(*AttentionProblem::Create(few.Args()), used).ok());
     ExpectSameBits(request, request, fresh, used);
   }
 }
@@ -335,8 +342,9 @@ class SparseMemory {
   void* data_;
 };
 
-// Tokens of a fused tensor that lie far apart: the last past 2^32 elements from the first, 7 rows
-// past 2^31, and so in a mask. 6 rows of queries read them where they are, 18 have them gathered.
+// Tokens of a fused tensor that lie far apart: of 18 rows, 7 past 2^32 elements from the first and
+// 12 past 2^31, and so in a mask. 6 rows of queries read them where they are, 18 have them
+// gathered.
 TEST(Pitfall, A53AndA55AndA56OffsetsPast32BitsFollowTheStrides) {
   constexpr std::int64_t kTokens = 9;
   constexpr std::int64_t kDim = 16;

@@ -38,6 +38,10 @@ std::vector<Sizes> SweptSizes() {
       sizes.push_back({1, 2, 1, query_len, kv_len, 8, 8});
     }
   }
+  // Whole tiles of queries, read where they lie or, of a head size that needs padding, copied.
+  for (const std::int64_t query_len : {63, 64, 65, 128, 130}) {
+    for (const std::int64_t dim : {15, 16, 64}) sizes.push_back({2, 3, 3, query_len, 150, dim, 24});
+  }
   // pitfalls A50, A52: head sizes that are no multiple of a vector.
   for (const std::int64_t dim : {1,  2,  3,  5,  6,  7,   15,  16,  17,  31,  33,  63,
                                  64, 65, 72, 80, 96, 100, 127, 128, 136, 160, 256, 1024}) {
@@ -67,6 +71,29 @@ INSTANTIATE_TEST_SUITE_P(Swept, AttentionSizes, ::testing::ValuesIn(SweptSizes()
                                   "_" + std::to_string(s.kv_len) + "_d" +
                                   std::to_string(s.head_dim) + "_" + std::to_string(s.value_dim);
                          });
+
+// Where floats may lie they are read in place, elsewhere from a copy. A key that is not finite has
+// its scores computed from the same queries.
+TEST(Attention, GivesTheSameBitsAtAnyAddressOfQueries) {
+  Request request = MakeRequest({2, 3, 3, 130, 150, 64, 24});
+  request.args.options.causal = true;
+  Poison(request.key, 100 * 64 + 5, 1, std::numeric_limits<float>::infinity());
+  ExpectMatchesReference(request);
+  const Outputs want = Computed(request);
+  const std::size_t size = request.query.data.size();
+  for (const std::size_t offset : {0, 4, 20, 1}) {
+    std::vector<std::byte> bytes(size + offset);
+    std::copy_n(request.query.data.data(), size, bytes.data() + offset);
+    AttentionArgs args = request.Args();
+    args.query.data = bytes.data() + offset;
+    const auto problem = AttentionProblem::Create(args);
+    ASSERT_TRUE(problem.ok()) << problem.status();
+    const auto outputs = Compute(*problem);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    EXPECT_EQ(outputs->output.data, want.output.data) << offset;
+    EXPECT_EQ(outputs->lse.data, want.lse.data) << offset;
+  }
+}
 
 TEST(Attention, MatchesReferenceAtEveryKeyLengthAroundVectors) {  // pitfalls A20
   for (const std::int64_t query_len : {3, 17}) {

@@ -142,14 +142,15 @@ TEST_P(StoreRowTest, ZerosAndNaNsHaveNoSign) {
     values.push_back(std::bit_cast<float>(bits));
     values.push_back(std::bit_cast<float>(bits | 0x80000000u));
   }
-  values.resize(19, -kInf * 0);  // whole vectors, and some more
+  values.resize(16, -0.0f);
+  values.insert(values.end(), {-0.0f, -kNaN, -0.0f});  // more than whole vectors
   for (const DType dtype : kFloats) {
     const std::size_t size = SizeOf(dtype);
     std::vector<std::byte> target(values.size() * size);
     StoreRow(dtype, values.data(), 0.5f, static_cast<std::int64_t>(values.size()), target.data());
     for (std::size_t i = 0; i < values.size(); ++i) {
       std::byte expected[4];
-      StoreFloat(dtype, expected, i < 2 ? 0.0f : OneNan(values[i]));
+      StoreFloat(dtype, expected, values[i] == 0 ? 0.0f : OneNan(values[i]));
       ASSERT_EQ(std::memcmp(target.data() + i * size, expected, size), 0)
           << Name(dtype) << " " << i;
     }

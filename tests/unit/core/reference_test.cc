@@ -1,5 +1,5 @@
-// The float64 reference itself: every step, every edge, and a second computation that shares no
-// code with it.
+// The float64 reference itself: every step, every edge (the edges by the fast path too), and a
+// second computation that shares no code with it.
 #include "core/base/reference.h"
 
 #include <algorithm>

@@ -29,6 +29,8 @@ TEST(SimdTarget, CanBeForcedToEachAndToNoOther) {
     EXPECT_EQ(SimdTarget(), target);
     EXPECT_FALSE(ForceSimdTarget("AVX9"));
     EXPECT_FALSE(ForceSimdTarget(""));
+    EXPECT_FALSE(SimdTargets().empty());
+    EXPECT_EQ(SimdTarget(), target);  // asking undoes no choice
   }
   EXPECT_TRUE(ForceSimdTarget(before));
   EXPECT_EQ(SimdTarget(), before);
