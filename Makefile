@@ -10,9 +10,8 @@ SECONDS ?= 60
 
 # A folder with conformance cases from outside, if there is one beside the repository.
 export ATTEND_TEST_SHARED_DIR ?= $(if $(wildcard ../shared),$(abspath ../shared))
-# A clone in another folder finds what the first one compiled.
-export CCACHE_BASEDIR ?= $(CURDIR)
-export CCACHE_NOHASHDIR ?= 1
+# What ccache needs to keep objects that use precompiled headers. These name the folder that they were
+# made in, so another folder's must not be found: no CCACHE_BASEDIR here.
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 sources = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc')
@@ -42,8 +41,9 @@ test-slow: deps ## build, then run the slow tests
 	@$(MAKE) --no-print-directory PRESET=release build
 	@ctest --preset slow
 
-demo: deps ## build, start a server, compute with the client, show the server's metrics
-	@$(MAKE) --no-print-directory PRESET=release build
+demo: deps ## build server and client, start them, compute, show results and the server's metrics
+	@$(MAKE) --no-print-directory PRESET=release configure
+	@cmake --build --preset release --target attend-server attend
 	@deploy/demo.sh build/release
 
 bench: deps ## measure the kernel against this machine's peak, into build/bench/core.json
