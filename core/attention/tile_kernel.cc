@@ -122,7 +122,7 @@ absl::Status TileKernel::JoinParts(std::int64_t parts, float* results) {
   for (std::int64_t part = 0; part < parts; ++part) {
     AddPart(results + part * PartFloats(problem_, item_), part == 0);
   }
-  if (problem_.wants_weights() || problem_.score_stage() != ScoreStage::kNone) PackQueries();
+  if (WantsDetails()) PackQueries();
   return Finish();
 }
 
@@ -502,12 +502,14 @@ void TileKernel::StoreRows() {
   }
 }
 
+bool TileKernel::WantsDetails() const {
+  return context_.outputs.weights != nullptr || context_.outputs.scores != nullptr;
+}
+
 // Scores and weights, where they are asked for: a second look at the keys, now that the rows'
 // denominators are known.
 absl::Status TileKernel::StoreDetails() {
-  if (context_.outputs.weights == nullptr && context_.outputs.scores == nullptr) {
-    return absl::OkStatus();
-  }
+  if (!WantsDetails()) return absl::OkStatus();
   for (std::int64_t key = 0; key < item_.kv_len;) {
     if (ShouldStop()) return GivenUp();
     const std::int64_t count = std::min(kMaxKeyTile, RoundUp(item_.kv_len - key, kKeyStep));

@@ -116,6 +116,7 @@ class TileKernel {
   void NormalizeOutput();
   void StoreRows();
   absl::Status AddNonFiniteValues();
+  bool WantsDetails() const;
   absl::Status StoreDetails();
   void StoreDetailRow(std::int64_t r, std::int64_t first_key, std::int64_t count, float* scores);
 

@@ -1,5 +1,5 @@
-// Loads of float vectors from each dtype, for the passes of this folder. Included once for each
-// target.
+// The float vectors that the passes of this folder work on, and loads of them from each dtype.
+// Included once for each target.
 #if defined(ATTEND_CORE_SIMD_LOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTEND_CORE_SIMD_LOAD_INL_H_
 #undef ATTEND_CORE_SIMD_LOAD_INL_H_

@@ -6,9 +6,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/simd/softmax_pass.cc"
-// foreach_target.h includes this file again for each target, so it stands before what it repeats.
+// foreach_target.h includes these again for each target, so it stands before what it repeats.
 // clang-format off
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "core/simd/load-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 // clang-format on
@@ -18,9 +19,6 @@ namespace attend {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-using FloatTag = hn::CappedTag<float, 16>;
-using FloatVector = hn::Vec<FloatTag>;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 

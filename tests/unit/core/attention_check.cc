@@ -27,7 +27,7 @@ void ExpectSameBits(const Request& a, const Request& b, Machine& machine_of_a,
   EXPECT_EQ(outputs_a->scores.data, outputs_b->scores.data);
 }
 
-Outputs Computed(const Request& request, Machine& machine) {
+Outputs MustCompute(const Request& request, Machine& machine) {
   const auto problem = AttentionProblem::Create(request.Args());
   EXPECT_TRUE(problem.ok()) << problem.status();
   auto outputs = Compute(problem.value(), machine);

@@ -16,7 +16,7 @@ void ExpectSameBits(const Request& a, const Request& b, Machine& machine_of_a = 
                     Machine& machine_of_b = SharedMachine());
 
 // The outputs of a legal request.
-Outputs Computed(const Request& request, Machine& machine = SharedMachine());
+Outputs MustCompute(const Request& request, Machine& machine = SharedMachine());
 
 }  // namespace attend::testing
 

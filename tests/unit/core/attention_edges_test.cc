@@ -140,8 +140,8 @@ TEST(AttentionNonFinite, CausalRowsBeforeAPoisonedKeyChangeNoBit) {  // pitfalls
     Request dirty = clean;
     Poison(dirty.key, 50 * 8 + 3, 1, kNaN);
     Poison(dirty.value, 50 * 8 + 3, 1, kNaN);
-    const Outputs a = Computed(clean);
-    const Outputs b = Computed(dirty);
+    const Outputs a = MustCompute(clean);
+    const Outputs b = MustCompute(dirty);
     EXPECT_TRUE(std::equal(a.output.data.begin(), a.output.data.begin() + 50 * 8 * 4,
                            b.output.data.begin()));
     const std::vector<float> values = b.output.ToFloats();
@@ -169,8 +169,8 @@ TEST(AttentionNonFinite, AQueryFullOfNaNGivesNaNToItsItemAlone) {  // pitfalls A
     Request clean = MakeRequest({2, 2, 1, queries, 90, 8, 8});
     Request dirty = clean;
     Poison(dirty.query, 2 * queries * 8, 2 * queries * 8, kNaN);  // item 1
-    const Outputs a = Computed(clean);
-    const Outputs b = Computed(dirty);
+    const Outputs a = MustCompute(clean);
+    const Outputs b = MustCompute(dirty);
     EXPECT_EQ(ItemOf(a.output, 0).data, ItemOf(b.output, 0).data);
     for (const float x : ItemOf(b.output, 1).ToFloats()) EXPECT_TRUE(std::isnan(x));
     for (const float x : ItemOf(b.lse, 1).ToFloats()) EXPECT_TRUE(std::isnan(x));
@@ -240,8 +240,8 @@ TEST(AttentionEmptyRows, AreZerosAndChangeNoOtherBit) {  // pitfalls A1, A4, A5
         all.boolean_mask = Bools({query_len, kv_len}, 3, 0.5);
         Request one_empty = all;
         std::fill_n(one_empty.boolean_mask->data.begin() + 4 * kv_len, kv_len, std::byte{0});
-        const Outputs before = Computed(all);
-        const Outputs after = Computed(one_empty);
+        const Outputs before = MustCompute(all);
+        const Outputs after = MustCompute(one_empty);
         ExpectOnlyRow4Changed(before.output, after.output, 0);
         ExpectOnlyRow4Changed(before.weights, after.weights, 0);
         ExpectOnlyRow4Changed(before.lse, after.lse, -kInf);
@@ -255,9 +255,9 @@ TEST(AttentionEmptyRows, OfEmptyItemsLeaveTheOthersAlone) {  // pitfalls A44
     Request request = MakeRequest({4, 2, 1, 128, 128, 16, 8});
     request.args.kv_lengths = {96, 0, 0, 128};
     if (queries_too) request.args.query_lengths = {96, 0, 0, 128};
-    const Outputs together = Computed(request);
+    const Outputs together = MustCompute(request);
     for (std::int64_t b = 0; b < 4; ++b) {
-      const Outputs alone = Computed(Alone(request, b));
+      const Outputs alone = MustCompute(Alone(request, b));
       EXPECT_EQ(alone.output.data, ItemOf(together.output, b).data) << b;
       EXPECT_EQ(alone.lse.data, ItemOf(together.lse, b).data) << b;
       if (request.args.kv_lengths[b] != 0) continue;
@@ -288,7 +288,7 @@ TEST(AttentionEmptyRows, FirstKeyTilesExcludedForLateRows) {  // pitfalls A5
     for (Tensor* tensor : {&request.query, &request.key, &request.value}) {
       Poison(*tensor, 0, 600 * 8, 1);
     }
-    for (const float x : Computed(request).output.ToFloats()) ASSERT_NEAR(x, 1, 4e-6);
+    for (const float x : MustCompute(request).output.ToFloats()) ASSERT_NEAR(x, 1, 4e-6);
   }
 }
 

@@ -79,7 +79,7 @@ TEST(Attention, GivesTheSameBitsAtAnyAddressOfQueries) {
   request.args.options.causal = true;
   Poison(request.key, 100 * 64 + 5, 1, std::numeric_limits<float>::infinity());
   ExpectMatchesReference(request);
-  const Outputs want = Computed(request);
+  const Outputs want = MustCompute(request);
   const std::size_t size = request.query.data.size();
   for (const std::size_t offset : {0, 4, 20, 1}) {
     std::vector<std::byte> bytes(size + offset);
@@ -252,11 +252,11 @@ TEST(AttentionOptions, EachItemAddsItsOwnBias) {  // pitfalls A17
   for (const std::int64_t queries : {5, 20}) {
     Request request = MakeRequest({3, 2, 2, queries, 70, 8, 8});
     request.additive_mask = Normal(DType::kFloat32, {3, 1, queries, 70}, 4);
-    const Outputs together = Computed(request);
+    const Outputs together = MustCompute(request);
     for (std::int64_t b = 0; b < 3; ++b) {
       Request alone = Alone(request, b);
       alone.additive_mask = ItemOf(*request.additive_mask, b);
-      EXPECT_EQ(Computed(alone).output.data, ItemOf(together.output, b).data) << b;
+      EXPECT_EQ(MustCompute(alone).output.data, ItemOf(together.output, b).data) << b;
     }
   }
 }

@@ -19,6 +19,11 @@ inline Tensor Given(Dims shape, std::vector<float> values) {
   return Tensor::FromFloats(DType::kFloat32, std::move(shape), values);
 }
 
+// The same numbers in another dtype.
+inline Tensor As(DType dtype, const Tensor& tensor) {
+  return Tensor::FromFloats(dtype, tensor.shape, tensor.ToFloats());
+}
+
 // [1, 1, rows, columns]: one item, one head.
 inline Tensor Matrix(std::int64_t rows, std::int64_t columns, std::vector<float> values) {
   return Given({1, 1, rows, columns}, std::move(values));

@@ -118,12 +118,9 @@ TEST(PitfallNumber, A7MostNegativeFiniteMaskIsABias) {
 
 TEST(PitfallNumber, A10MaskOfTheMostNegativeFloat16IsAddedInFloat32) {
   Request request;
-  const auto half = [](const Tensor& t) {
-    return Tensor::FromFloats(DType::kFloat16, t.shape, t.ToFloats());
-  };
-  request.query = half(Matrix(1, 1, {1}));
-  request.key = half(Matrix(3, 1, {-16, -16, -16}));
-  request.value = half(Matrix(3, 1, {1, 2, 3}));
+  request.query = As(DType::kFloat16, Matrix(1, 1, {1}));
+  request.key = As(DType::kFloat16, Matrix(3, 1, {-16, -16, -16}));
+  request.value = As(DType::kFloat16, Matrix(3, 1, {1, 2, 3}));
   request.additive_mask =
       Tensor::FromFloats(DType::kFloat16, {3}, std::vector<float>(3, -65504.0f));
   for (const Answer& answer : BothAnswers(request)) {
@@ -174,7 +171,7 @@ TEST(PitfallNumber, A26OffsetsAreEachItemsOwn) {
 TEST(PitfallNumber, A59FourThousandEqualLogitsOfFloat16) {
   Request request = Uniform(1, std::vector<float>(4096, 1.0f));
   for (Tensor* tensor : {&request.query, &request.key, &request.value}) {
-    *tensor = Tensor::FromFloats(DType::kFloat16, tensor->shape, tensor->ToFloats());
+    *tensor = As(DType::kFloat16, *tensor);
   }
   for (const Answer& answer : BothAnswers(request)) {
     ExpectNear(answer.weights, Numbers(4096, 1.0 / 4096), 1e-9, answer);
