@@ -18,20 +18,21 @@ namespace attend {
 
 class AttentionEngine::Impl {
  public:
-  explicit Impl(int workers) {
-    scratch_.reserve(workers);
-    for (int i = 0; i < workers; ++i) scratch_.emplace_back(gemms_);
+  explicit Impl(int slots) {
+    scratch_.reserve(slots);
+    for (int i = 0; i < slots; ++i) scratch_.emplace_back(gemms_);
   }
 
   TileGemmCache& gemms() { return gemms_; }
-  TileScratch& scratch(int worker) { return scratch_[worker]; }
+  TileScratch& scratch(int slot) { return scratch_[slot]; }
 
  private:
   TileGemmCache gemms_;
   std::vector<TileScratch> scratch_;
 };
 
-AttentionEngine::AttentionEngine(int workers) : impl_(std::make_unique<Impl>(workers)) {}
+AttentionEngine::AttentionEngine(const Executor& executor)
+    : impl_(std::make_unique<Impl>(executor.num_slots())) {}
 AttentionEngine::~AttentionEngine() = default;
 
 std::int64_t AttentionEngine::primitives_created() const { return impl_->gemms().created(); }
@@ -79,6 +80,9 @@ void FillFloats(std::byte* target, std::int64_t count, float value) {
   }
 }
 
+// How many FLOPs take as long as one float that is read from memory.
+constexpr double kFlopsPerFloat = 16;
+
 // Stage 0 gathers keys and values and fills what no tile writes; stage 1 computes the tiles, or
 // parts of them; stage 2 joins the parts.
 class AttentionJob : public TileJob {
@@ -98,6 +102,10 @@ class AttentionJob : public TileJob {
       const AttentionItem& item = problem_.items()[i];
       const std::int64_t parts = PartsOfTile(problem_, item);
       const std::int64_t units = problem_.kv_heads() * TilesOfItem(problem_, item) * parts;
+      if (HasFewRows(problem_, item)) {
+        source_floats_ += static_cast<double>(problem_.kv_heads() * item.kv_len *
+                                              (problem_.head_dim() + problem_.value_dim()));
+      }
       first_tile_.push_back(first_tile_.back() + units);
       if (parts == 1) continue;
       parted_.push_back({.item = i, .parts = parts, .first_float = part_floats});
@@ -122,17 +130,32 @@ class AttentionJob : public TileJob {
     return static_cast<std::int64_t>(parted_.size()) * problem_.kv_heads();
   }
 
-  void RunUnit(int stage, std::int64_t unit, int worker) override {
+  std::int64_t unit_cost(int stage) const override {
+    double cost = 0;  // of all units, in FLOPs
+    if (stage == 0) {
+      cost = kFlopsPerFloat * static_cast<double>(keys_.num_floats() + values_.num_floats());
+    } else if (stage == 1) {
+      cost = static_cast<double>(problem_.flops()) + kFlopsPerFloat * source_floats_;
+    } else {
+      cost = kFlopsPerFloat * static_cast<double>(num_part_floats_);
+    }
+    constexpr double kMost = 1e18;
+    return static_cast<std::int64_t>(
+        std::clamp(cost / static_cast<double>(num_units(stage)), 1.0, kMost));
+  }
+
+  void RunUnit(int stage, std::int64_t unit, Worker& worker) override {
     if (stopped_.load(std::memory_order_relaxed)) return;
     if (hooks_.should_stop && hooks_.should_stop()) {
       return Stop(absl::CancelledError("the request was given up"));
     }
-    TileScratch& scratch = engine_.scratch(worker);
+    TileScratch& scratch = engine_.scratch(worker.slot());
     if (!scratch.Reserve(keys_.padded_dim(), values_.padded_dim())) {
       return Stop(absl::ResourceExhaustedError("no memory for a worker's scratch"));
     }
-    if (stage == 0) return Prepare(unit, scratch);
-    absl::Status status = stage == 1 ? RunTile(unit, scratch) : JoinParts(unit, scratch);
+    if (stage == 0) return Prepare(unit, scratch, worker);
+    absl::Status status =
+        stage == 1 ? RunTile(unit, scratch, worker) : JoinParts(unit, scratch, worker);
     if (!status.ok()) Stop(std::move(status));
   }
 
@@ -148,32 +171,43 @@ class AttentionJob : public TileJob {
   }
 
  private:
-  void Prepare(std::int64_t unit, TileScratch& scratch) {
+  void Prepare(std::int64_t unit, TileScratch& scratch, Worker& worker) {
     if (unit < keys_.num_units()) return keys_.RunUnit(unit, scratch.query.data());
     unit -= keys_.num_units();
     if (unit < values_.num_units()) return values_.RunUnit(unit, scratch.output.data());
-    FillPadding(unit - values_.num_units());
+    FillPadding(unit - values_.num_units(), worker);
   }
 
   // Writes what lies past an item's lengths.
-  void FillPadding(std::int64_t b) {
+  void FillPadding(std::int64_t b, Worker& worker) {
+    for (std::int64_t head = 0; head < problem_.query_heads(); ++head) {
+      FillPaddedRows(b, head);
+      FillDetails(b, head);
+      worker.LetOthersRun();
+    }
+  }
+
+  void FillPaddedRows(std::int64_t b, std::int64_t head) {
     const AttentionItem& item = problem_.items()[b];
     const std::int64_t row_bytes =
         problem_.value_dim() * static_cast<std::int64_t>(SizeOf(problem_.output_dtype()));
     const std::int64_t padded_rows =
         problem_.layout() == Layout::kPacked ? item.query_len : problem_.query_len();
-    for (std::int64_t head = 0; head < problem_.query_heads(); ++head) {
-      for (std::int64_t row = item.query_len; row < padded_rows; ++row) {
-        const std::int64_t at = problem_.OutputOffset(b, head, row) / problem_.value_dim();
-        std::fill_n(outputs_.output + at * row_bytes, row_bytes, std::byte{0});
-        if (outputs_.lse == nullptr) continue;
-        const std::int64_t lse_at = problem_.LseOffset(b, head, row);
-        FillFloats(outputs_.lse + lse_at * static_cast<std::int64_t>(sizeof(float)), 1,
-                   -std::numeric_limits<float>::infinity());
-      }
+    for (std::int64_t row = item.query_len; row < padded_rows; ++row) {
+      const std::int64_t at = problem_.OutputOffset(b, head, row) / problem_.value_dim();
+      std::fill_n(outputs_.output + at * row_bytes, row_bytes, std::byte{0});
+      if (outputs_.lse == nullptr) continue;
+      const std::int64_t lse_at = problem_.LseOffset(b, head, row);
+      FillFloats(outputs_.lse + lse_at * static_cast<std::int64_t>(sizeof(float)), 1,
+                 -std::numeric_limits<float>::infinity());
     }
-    const std::int64_t scores = problem_.query_heads() * problem_.query_len() * problem_.kv_len();
-    const std::int64_t offset = b * scores * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  // Of keys that no tile writes a weight or score for.
+  void FillDetails(std::int64_t b, std::int64_t head) {
+    const std::int64_t scores = problem_.query_len() * problem_.kv_len();
+    const std::int64_t offset =
+        (b * problem_.query_heads() + head) * scores * static_cast<std::int64_t>(sizeof(float));
     if (outputs_.weights != nullptr) FillFloats(outputs_.weights + offset, scores, 0);
     const bool biased = problem_.score_stage() == ScoreStage::kBiased;
     if (outputs_.scores != nullptr) {
@@ -195,7 +229,7 @@ class AttentionJob : public TileJob {
            kv_head * PartsFloats(problem_, problem_.items()[parted.item]);
   }
 
-  absl::Status RunTile(std::int64_t unit, TileScratch& scratch) {
+  absl::Status RunTile(std::int64_t unit, TileScratch& scratch, Worker& worker) {
     const auto after = std::upper_bound(first_tile_.begin(), first_tile_.end(), unit);
     const std::int64_t item = after - first_tile_.begin() - 1;
     const std::int64_t per_head = (first_tile_[item + 1] - first_tile_[item]) / problem_.kv_heads();
@@ -205,17 +239,17 @@ class AttentionJob : public TileJob {
         parted_.begin(), parted_.end(), item,
         [](const PartedItem& entry, std::int64_t value) { return entry.item < value; });
     if (parted == parted_.end() || parted->item != item) {
-      return TileKernel(context_, scratch, item, kv_head, index).Run();
+      return TileKernel(context_, scratch, worker, item, kv_head, index).Run();
     }
     float* const result = PartResults(*parted, kv_head) +
                           index * TileKernel::PartFloats(problem_, problem_.items()[item]);
-    return TileKernel(context_, scratch, item, kv_head, 0).RunPart(index, result);
+    return TileKernel(context_, scratch, worker, item, kv_head, 0).RunPart(index, result);
   }
 
-  absl::Status JoinParts(std::int64_t unit, TileScratch& scratch) {
+  absl::Status JoinParts(std::int64_t unit, TileScratch& scratch, Worker& worker) {
     const PartedItem& parted = parted_[unit / problem_.kv_heads()];
     const std::int64_t kv_head = unit % problem_.kv_heads();
-    return TileKernel(context_, scratch, parted.item, kv_head, 0)
+    return TileKernel(context_, scratch, worker, parted.item, kv_head, 0)
         .JoinParts(parted.parts, PartResults(parted, kv_head));
   }
 
@@ -234,6 +268,7 @@ class AttentionJob : public TileJob {
   GatheredRows values_;
   const TileContext context_;
   std::vector<std::int64_t> first_tile_;  // [batch + 1], counting parts
+  double source_floats_ = 0;              // that items of few rows read, from memory
   std::vector<PartedItem> parted_;
   std::int64_t num_part_floats_ = 0;
   AlignedBuffer part_results_;

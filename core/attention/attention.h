@@ -18,12 +18,12 @@
 namespace attend {
 
 // What all attention jobs of a process share: the GEMM primitives, created once for each of a
-// bounded set of shapes, and scratch memory for each worker of one executor.
+// bounded set of shapes, and scratch memory for each slot of one executor.
 // Thread-safety: safe from any thread.
 class AttentionEngine {
  public:
-  // `workers`: the executor's num_threads().
-  explicit AttentionEngine(int workers);
+  // For jobs of this executor alone.
+  explicit AttentionEngine(const Executor& executor);
   ~AttentionEngine();
   AttentionEngine(const AttentionEngine&) = delete;
   AttentionEngine& operator=(const AttentionEngine&) = delete;
@@ -79,7 +79,7 @@ struct AttentionJobHooks {
 // Deterministic: bit-identical on one CPU target and build, whatever the thread count, the batch or
 // the neighbours.
 //
-// Memory: WorkingBytes(problem), and per worker a fixed scratch of a few MiB.
+// Memory: WorkingBytes(problem), and per slot a fixed scratch of a few MiB.
 //
 // Errors: RESOURCE_EXHAUSTED if memory cannot be had.
 absl::StatusOr<std::unique_ptr<TileJob>> MakeAttentionJob(AttentionEngine& engine,

@@ -79,6 +79,7 @@ class GatheredRows : public RowReader {
   // False if memory could not be had.
   bool Allocate();
 
+  std::int64_t num_floats() const { return total_rows_ * padded_dim_; }
   std::int64_t num_units() const { return static_cast<std::int64_t>(units_.size()); }
 
   // `block`: scratch memory of kRowBlock * padded_dim() floats, aligned, for this call alone.

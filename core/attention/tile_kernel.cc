@@ -69,11 +69,12 @@ bool TileScratch::Reserve(std::int64_t padded_head_dim, std::int64_t padded_valu
   return true;
 }
 
-TileKernel::TileKernel(const TileContext& context, TileScratch& scratch, std::int64_t item,
-                       std::int64_t kv_head, std::int64_t tile)
+TileKernel::TileKernel(const TileContext& context, TileScratch& scratch, Worker& worker,
+                       std::int64_t item, std::int64_t kv_head, std::int64_t tile)
     : context_(context),
       problem_(context.problem),
       scratch_(scratch),
+      worker_(worker),
       item_index_(item),
       item_(context.problem.items()[item]),
       kv_head_(kv_head),
@@ -168,7 +169,7 @@ void TileKernel::AddPart(float* result, bool first) {
 absl::Status TileKernel::Accumulate(KeyRange keys) {
   bool first = true;
   for (std::int64_t key = keys.begin; key < keys.end;) {
-    if (ShouldStop()) return GivenUp();
+    if (!PauseAndGoOn()) return GivenUp();
     const std::int64_t count = std::min(kMaxKeyTile, RoundUp(keys.end - key, kKeyStep));
     if (!BlocksExclude(key, count)) {
       absl::Status status = RunKeyTile(key, count, first);
@@ -189,7 +190,11 @@ absl::Status TileKernel::Finish() {
   return StoreDetails();
 }
 
-bool TileKernel::ShouldStop() const { return context_.should_stop && context_.should_stop(); }
+// Lets short units of other jobs run, and says whether this one is still wanted.
+bool TileKernel::PauseAndGoOn() {
+  worker_.LetOthersRun();
+  return !context_.should_stop || !context_.should_stop();
+}
 
 // The tile's queries where they lie, if they lie there as the products read them. Never those of
 // few rows, whose products want them aligned.
@@ -467,7 +472,7 @@ absl::Status TileKernel::AddNonFiniteValues() {
     if (!few_rows_ && !context_.values.AnyNonFinite(item_index_, kv_head_, step, kKeyStep)) {
       continue;
     }
-    if (ShouldStop()) return GivenUp();
+    if (!PauseAndGoOn()) return GivenUp();
     for (std::int64_t key = step; key < std::min(step + kKeyStep, keys_.end); ++key) {
       context_.values.LoadOriginal(item_index_, kv_head_, key, value);
       if (std::all_of(value, value + problem_.value_dim(), is_finite)) continue;
@@ -511,7 +516,7 @@ bool TileKernel::WantsDetails() const {
 absl::Status TileKernel::StoreDetails() {
   if (!WantsDetails()) return absl::OkStatus();
   for (std::int64_t key = 0; key < item_.kv_len;) {
-    if (ShouldStop()) return GivenUp();
+    if (!PauseAndGoOn()) return GivenUp();
     const std::int64_t count = std::min(kMaxKeyTile, RoundUp(item_.kv_len - key, kKeyStep));
     absl::Status status = Scores(key, count);
     if (!status.ok()) return status;

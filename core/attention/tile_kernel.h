@@ -11,6 +11,7 @@
 #include "core/attention/key_value.h"
 #include "core/base/aligned_buffer.h"
 #include "core/base/attention_problem.h"
+#include "core/executor/tile_job.h"
 #include "core/gemm/tile_gemm.h"
 #include "core/simd/softmax_pass.h"
 
@@ -28,7 +29,7 @@ std::int64_t TilesOfItem(const AttentionProblem& problem, const AttentionItem& i
 inline constexpr std::int64_t kPartKeys = 4096;
 std::int64_t PartsOfTile(const AttentionProblem& problem, const AttentionItem& item);
 
-// Scratch memory of one worker. Grows to the largest tile it has met, and stays.
+// Scratch memory of one slot of the executor. Grows to the largest tile it has met, and stays.
 class TileScratch {
  public:
   explicit TileScratch(TileGemmCache& cache) : runner(cache) {}
@@ -61,10 +62,11 @@ struct TileContext {
 };
 
 // One tile of an item's KV head. Made, run once (as a whole, as a part, or to join parts), and
-// dropped.
+// dropped. Lets others run between its key tiles.
 class TileKernel {
  public:
-  TileKernel(const TileContext& context, TileScratch& scratch, std::int64_t item,
+  // `scratch` is of the worker's slot.
+  TileKernel(const TileContext& context, TileScratch& scratch, Worker& worker, std::int64_t item,
              std::int64_t kv_head, std::int64_t tile);
 
   // Computes the tile's rows of every output that is wanted. CANCELLED if should_stop says so.
@@ -85,7 +87,7 @@ class TileKernel {
     bool sees_any = false;   // whether any key is left to it
   };
 
-  bool ShouldStop() const;
+  bool PauseAndGoOn();
   const float* QueriesInPlace() const;
   void PackQueries();
   absl::Status Accumulate(KeyRange keys);
@@ -123,6 +125,7 @@ class TileKernel {
   const TileContext& context_;
   const AttentionProblem& problem_;
   TileScratch& scratch_;
+  Worker& worker_;
   const std::int64_t item_index_;
   const AttentionItem& item_;
   const std::int64_t kv_head_;

@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <atomic>
-#include <future>
+#include <cstdint>
+#include <deque>
 #include <memory>
+#include <new>
+#include <optional>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <tbb/global_control.h>
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 #include <tbb/task_scheduler_observer.h>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/mutex.h"
 #include "core/executor/cpu_limits.h"
+#include "core/executor/tile_queue.h"
 #include "core/executor/tsan_handover.h"
 
 namespace attend {
@@ -50,21 +54,35 @@ class WorkerObserver : public tbb::task_scheduler_observer {
   const int nice_;
 };
 
-// A job on its way through its stages.
-struct RunningJob {
-  TileJob* job = nullptr;
-  int stage = 0;
-  std::int64_t num_units = 0;         // of the stage
-  std::int64_t first = 0;             // of the stage's units in the region
-  std::atomic<std::int64_t> left{0};  // units of the stage that have not finished
+// A job of Run: passes everything on, and tells Run of its end.
+class AwaitedJob final : public TileJob {
+ public:
+  AwaitedJob(TileJob& job, absl::BlockingCounter& finished) : job_(job), finished_(finished) {}
+
+  int num_stages() const override { return job_.num_stages(); }
+  std::int64_t num_units(int stage) const override { return job_.num_units(stage); }
+  std::int64_t unit_cost(int stage) const override { return job_.unit_cost(stage); }
+  void RunUnit(int stage, std::int64_t unit, Worker& worker) override {
+    job_.RunUnit(stage, unit, worker);
+  }
+  void Finish() override {
+    job_.Finish();
+    finished_.DecrementCount();  // Run may return now, and this be gone
+  }
+
+ private:
+  TileJob& job_;
+  absl::BlockingCounter& finished_;
 };
 
 }  // namespace
 
+// Workers are loops in the arena that take units until there are none; TBB keeps the threads.
 class Executor::Impl {
  public:
   explicit Impl(const ExecutorOptions& options)
       : threads_(options.threads > 0 ? options.threads : UsableCpus()),
+        queue_(threads_),
         // The limit is the process's, shared by all executors; each one's arena bounds it, so the
         // limit only has to be large. Slot 0 is reserved for callers, who never enter, so
         // that workers, and only they, hold slots 1 to threads_.
@@ -73,103 +91,170 @@ class Executor::Impl {
         arena_(threads_ + 1, /*reserved_for_masters=*/1),
         observer_(arena_, options.nice) {}
 
+  // The last loop may still be leaving, after the last job's Finish.
+  ~Impl() {
+    const absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &Impl::IsIdle));
+  }
+
   int num_threads() const { return threads_; }
 
-  void Run(std::span<TileJob* const> jobs) {
-    auto batch = std::make_shared<Batch>();
-    for (TileJob* job : jobs) {
-      auto entry = std::make_unique<RunningJob>();
-      entry->job = job;
-      SkipEmptyStages(*entry);
-      if (entry->job != nullptr) batch->running.push_back(std::move(entry));
+  void Submit(TileJob& job, const JobOptions& options) {
+    bool added = false;
+    int loops = 0;
+    {
+      const absl::MutexLock lock(&mutex_);
+      added = queue_.Add(job, options);
+      loops = AddLoops();
     }
-    if (batch->running.empty()) return;
-    std::future<void> finished = batch->finished.get_future();
-    // Once for a whole batch, since a change of threads costs more than a small request's tiles.
-    // The caller waits and never computes: its thread is not one of the workers and has no scratch.
-    arena_.enqueue(BatchTask(batch));
-    finished.wait();
+    if (!added) return job.Finish();
+    StartLoops(loops);
   }
 
  private:
-  using RunningJobs = std::vector<std::unique_ptr<RunningJob>>;
+  // A thread of the arena, at work for a loop.
+  class LoopWorker final : public Worker {
+   public:
+    LoopWorker(Impl& impl, int slot) : Worker(slot), impl_(impl) {}
 
-  // The jobs of one Run. Shared by it and its task: Run may return while the task still is in
-  // set_value.
-  struct Batch {
-    RunningJobs running;
-    std::promise<void> finished;
+    void Run(const TileQueue::Units& units) {
+      claim_ = units.claim;
+      RunUnits(units, *this);
+    }
+    void LetOthersRun() override {
+      if (impl_.short_units_ready_.load(std::memory_order_relaxed)) {
+        impl_.RunShortUnits(slot(), claim_);
+      }
+    }
+
+   private:
+    Impl& impl_;
+    double claim_ = 0;  // of the job that runs
+  };
+
+  // The same thread, in the midst of a long unit.
+  class NestedWorker final : public Worker {
+   public:
+    explicit NestedWorker(int slot) : Worker(slot) {}
+    void LetOthersRun() override {}  // what it runs is short
   };
 
   // What the arena runs. TBB copies it into memory of its own and destroys it there, so these are
   // handed over as well.
-  class BatchTask {
+  class Loop {
    public:
-    explicit BatchTask(std::shared_ptr<Batch> batch) : batch_(std::move(batch)) {}
-    BatchTask(const BatchTask& other) : batch_(other.batch_) { HandToTbb(); }
-    BatchTask& operator=(const BatchTask&) = delete;
-    ~BatchTask() { ReceiveFromTbb(); }
+    explicit Loop(Impl& impl) : impl_(&impl) {}
+    Loop(const Loop& other) : impl_(other.impl_) { HandToTbb(); }
+    Loop& operator=(const Loop&) = delete;
+    ~Loop() { ReceiveFromTbb(); }
 
     void operator()() const {
       ReceiveFromTbb();
-      while (!batch_->running.empty()) {
-        RunStage(batch_->running);
-        std::erase_if(batch_->running, [](const auto& entry) { return entry->job == nullptr; });
-      }
-      batch_->finished.set_value();
+      impl_->RunLoop();
     }
 
    private:
-    std::shared_ptr<Batch> batch_;
+    Impl* impl_;
   };
 
-  // Runs the current stage of every job side by side.
-  static void RunStage(RunningJobs& running) {
-    std::int64_t total = 0;
-    for (auto& entry : running) {
-      entry->num_units = entry->job->num_units(entry->stage);
-      entry->first = total;
-      entry->left = entry->num_units;
-      total += entry->num_units;
+  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return loops_ == 0; }
+
+  static void RunUnits(const TileQueue::Units& units, Worker& worker) {
+    for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
+      units.job->RunUnit(units.stage, unit, worker);
     }
-    const auto run_unit = [&running](std::int64_t unit) {
-      ReceiveFromTbb();
-      RunUnit(running, unit);
-      HandToTbb();
-    };
-    HandToTbb();
-    tbb::parallel_for(std::int64_t{0}, total, run_unit, tbb::simple_partitioner());
-    ReceiveFromTbb();
   }
 
-  static void RunUnit(RunningJobs& running, std::int64_t unit) {
-    const auto after = std::upper_bound(
-        running.begin(), running.end(), unit,
-        [](std::int64_t value, const auto& entry) { return value < entry->first; });
-    // Of several jobs that begin at one place, all but the last are empty.
-    RunningJob& entry = **(after - 1);
-    entry.job->RunUnit(entry.stage, unit - entry.first,
-                       tbb::this_task_arena::current_thread_index() - 1);
-    if (entry.left.fetch_sub(1, std::memory_order_acq_rel) == 1) EndStage(entry);
+  // How many loops more the units that are ready can use; they count from now on.
+  int AddLoops() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    short_units_ready_.store(queue_.num_ready_short() > 0, std::memory_order_relaxed);
+    const std::int64_t coming = loops_ - busy_loops_;  // each of which takes units soon
+    const std::int64_t useful = std::max<std::int64_t>(0, queue_.num_ready() - coming);
+    const int added = static_cast<int>(std::min<std::int64_t>(threads_ - loops_, useful));
+    loops_ += added;
+    return added;
   }
 
-  static void EndStage(RunningJob& entry) {
-    ++entry.stage;
-    SkipEmptyStages(entry);
-  }
-
-  // Goes to the next stage that has units, or finishes the job at once if there is none: it must
-  // not wait for a stage of others.
-  static void SkipEmptyStages(RunningJob& entry) {
-    while (entry.stage < entry.job->num_stages()) {
-      if (entry.job->num_units(entry.stage) > 0) return;
-      ++entry.stage;
+  // Where there is no memory for a loop, whoever adds or ends units next tries again.
+  void StartLoops(int count) {
+    for (int started = 0; started < count; ++started) {
+      try {
+        arena_.enqueue(Loop(*this));
+      } catch (const std::bad_alloc&) {
+        const absl::MutexLock lock(&mutex_);
+        loops_ -= count - started;
+        return;
+      }
     }
-    entry.job->Finish();
-    entry.job = nullptr;
+  }
+
+  void RunLoop() {
+    LoopWorker worker(*this, tbb::this_task_arena::current_thread_index() - 1);
+    for (auto units = Take(/*was_busy=*/false); units.has_value();
+         units = Take(/*was_busy=*/true)) {
+      worker.Run(*units);
+      End(*units);
+    }
+  }
+
+  // The next units for a loop. Without any the loop ends.
+  std::optional<TileQueue::Units> Take(bool was_busy) {
+    std::optional<TileQueue::Units> units;
+    int added = 0;
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (was_busy) --busy_loops_;
+      units = queue_.Pop();
+      if (units.has_value()) {
+        ++busy_loops_;
+      } else {
+        --loops_;
+      }
+      added = AddLoops();
+    }
+    StartLoops(added);
+    return units;
+  }
+
+  // The next short units that go before `claim`.
+  std::optional<TileQueue::Units> TakeShort(double claim) {
+    std::optional<TileQueue::Units> units;
+    int added = 0;
+    {
+      const absl::MutexLock lock(&mutex_);
+      units = queue_.PopShort(claim);
+      added = AddLoops();
+    }
+    StartLoops(added);
+    return units;
+  }
+
+  // Runs short units that go before `claim` in the midst of a unit that has `slot`.
+  void RunShortUnits(int slot, double claim) {
+    NestedWorker worker(threads_ + slot);
+    while (const auto units = TakeShort(claim)) {
+      RunUnits(*units, worker);
+      End(*units);
+    }
+  }
+
+  // The loop counts as busy until the job's Finish has returned, since it takes nothing meanwhile.
+  void End(const TileQueue::Units& units) {
+    bool last = false;
+    {
+      const absl::MutexLock lock(&mutex_);
+      last = queue_.Done(units);
+    }
+    if (last) units.job->Finish();
   }
 
   const int threads_;
+  absl::Mutex mutex_;
+  TileQueue queue_ ABSL_GUARDED_BY(mutex_);
+  int loops_ ABSL_GUARDED_BY(mutex_) = 0;       // that run or are about to
+  int busy_loops_ ABSL_GUARDED_BY(mutex_) = 0;  // of these: that run units
+  // What a long unit looks at without the mutex: it may come a little late.
+  std::atomic<bool> short_units_ready_{false};
   tbb::global_control parallelism_;
   tbb::task_arena arena_;
   WorkerObserver observer_;
@@ -180,6 +265,14 @@ Executor::~Executor() = default;
 
 int Executor::num_threads() const { return impl_->num_threads(); }
 
-void Executor::Run(std::span<TileJob* const> jobs) { impl_->Run(jobs); }
+void Executor::Submit(TileJob& job, const JobOptions& options) { impl_->Submit(job, options); }
+
+void Executor::Run(std::span<TileJob* const> jobs) {
+  absl::BlockingCounter finished(static_cast<int>(jobs.size()));
+  std::deque<AwaitedJob> awaited;  // whose elements stay where they are
+  for (TileJob* job : jobs) awaited.emplace_back(*job, finished);
+  for (AwaitedJob& job : awaited) impl_->Submit(job, {});
+  finished.Wait();
+}
 
 }  // namespace attend

@@ -50,7 +50,7 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
       start_time_(MonotonicClock().Now()),
       ready_file_(settings_.ready_file),
       executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
-      engine_(executor_.num_threads()),
+      engine_(executor_),
       metrics_(MakeMetricsOptions(executor_, engine_)),
       health_({v1::AttentionService::service_full_name()}) {}
 

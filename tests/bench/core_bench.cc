@@ -88,7 +88,8 @@ class ReadJob : public TileJob {
   explicit ReadJob(const AlignedBuffer& buffer) : buffer_(buffer) {}
   int num_stages() const override { return 1; }
   std::int64_t num_units(int) const override { return kPieces; }
-  void RunUnit(int, std::int64_t unit, int) override {
+  std::int64_t unit_cost(int) const override { return 4 * kPiece; }
+  void RunUnit(int, std::int64_t unit, Worker&) override {
     ReadMemory(buffer_.data() + unit * kPiece, kPiece);
   }
   void Finish() override {}

@@ -199,7 +199,7 @@ struct Outputs {
 struct Machine {
   Executor executor;
   AttentionEngine engine;
-  explicit Machine(int threads) : executor({.threads = threads}), engine(executor.num_threads()) {}
+  explicit Machine(int threads) : executor({.threads = threads}), engine(executor) {}
 };
 
 inline Machine& SharedMachine() {

@@ -8,7 +8,7 @@ namespace {
 TEST(SelfTestTest, PassesForEveryNumberOfThreads) {
   for (const int threads : {1, 2}) {
     Executor executor(ExecutorOptions{.threads = threads});
-    AttentionEngine engine(executor.num_threads());
+    AttentionEngine engine(executor);
     const absl::Status status = RunSelfTest(engine, executor);
     EXPECT_TRUE(status.ok()) << status;
   }

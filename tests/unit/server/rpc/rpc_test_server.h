@@ -27,7 +27,7 @@ namespace attend {
 
 class RpcTest : public testing::Test {
  protected:
-  RpcTest() : executor_({.threads = 2}), engine_(2), metrics_(MetricsOptions()) {}
+  RpcTest() : executor_({.threads = 2}), engine_(executor_), metrics_(MetricsOptions()) {}
 
   ~RpcTest() override { Stop(); }
 

@@ -128,7 +128,7 @@ class SchedulerTest : public testing::Test {
  protected:
   // One worker computes the tiles of a batch in the order of its jobs.
   explicit SchedulerTest(int workers = 1)
-      : executor_({.threads = workers}), engine_(workers), metrics_(MetricsOptions()) {}
+      : executor_({.threads = workers}), engine_(executor_), metrics_(MetricsOptions()) {}
 
   void Start(const SchedulerOptions& options = {}) {
     absl::StatusOr<std::unique_ptr<Scheduler>> scheduler =
