@@ -43,7 +43,7 @@ TensorView FloatTensorView(std::span<const float> values, Dims shape);
 struct AttendStats {
   std::chrono::nanoseconds queue{};    // from arrival to the start of compute
   std::chrono::nanoseconds compute{};  // from the start of compute to its end
-  std::int32_t batch_size = 0;         // requests computed side by side, this one included
+  std::int32_t batch_size = 0;         // requests in compute when this one started, itself included
   std::int64_t dot_products = 0;       // query-key pairs computed, times query_heads
   std::int64_t flops = 0;              // 2 * (head_dim + value_dim) * dot_products
   std::string server;                  // name of the server that answered

@@ -31,6 +31,7 @@ SchedulerOptions MakeSchedulerOptions(const Settings& settings) {
           .max_queued_bytes = settings.max_queued_bytes,
           .max_batch_requests = settings.max_batch_requests,
           .max_batch_flops = settings.max_batch_flops,
+          .max_running_bytes = settings.max_running_bytes,
           .max_queue_delay = settings.max_queue_delay,
           .max_priority_wait = settings.max_priority_wait};
 }

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status.h"
+#include "server/schedule/group_job.h"
 #include "server/schedule/saturating_add.h"
-#include "server/schedule/scheduler_internal.h"
 
 namespace attend {
 
@@ -35,6 +35,9 @@ absl::Status CheckOptions(const SchedulerOptions& options) {
   if (options.max_batch_flops < 0) {
     return OutOfRange("max_batch_flops", options.max_batch_flops, 0);
   }
+  if (options.max_running_bytes < 1) {
+    return OutOfRange("max_running_bytes", options.max_running_bytes, 1);
+  }
   if (options.max_queue_delay < absl::ZeroDuration()) {
     return InvalidField("max_queue_delay", "is negative; expected at least 0");
   }
@@ -54,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
   try {
     return std::unique_ptr<Scheduler>(new Scheduler(options, engine, executor, clock, metrics));
   } catch (const std::system_error&) {
-    return absl::ResourceExhaustedError("cannot start the batch thread");
+    return absl::ResourceExhaustedError("cannot start the timer thread");
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("no memory for the scheduler");
   }
@@ -62,9 +65,18 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
 
 Scheduler::Scheduler(const SchedulerOptions& options, AttentionEngine& engine, Executor& executor,
                      Clock& clock, Metrics& metrics)
-    : options_(options), engine_(engine), executor_(executor), clock_(clock), metrics_(metrics) {
-  absl::MutexLock lock(&join_mutex_);
-  thread_ = std::thread([this] { RunBatches(); });
+    : options_(options),
+      engine_(engine),
+      executor_(executor),
+      clock_(clock),
+      metrics_(metrics),
+      small_(options.max_priority_wait),
+      large_(options.max_priority_wait) {
+  for (int i = 0; i < executor.num_threads(); ++i) {
+    groups_.push_back(std::make_unique<GroupJob>(*this, options.max_batch_requests));
+  }
+  const absl::MutexLock lock(&join_mutex_);
+  timer_ = std::thread([this] { RunTimer(); });
 }
 
 Scheduler::~Scheduler() { Shutdown(absl::InfinitePast()); }
@@ -75,22 +87,26 @@ absl::StatusOr<TaskId> Scheduler::Submit(std::unique_ptr<AttentionTask>& task) {
       CountDrop(absl::StatusCode::kDeadlineExceeded);
       return GivenUp(absl::StatusCode::kDeadlineExceeded);
     }
-    auto entry = std::make_unique<Entry>();
-    entry->bytes = SaturatingAdd(task->message_bytes, WorkingBytes(task->problem));
-    entry->flops = task->problem.flops();
-    if (absl::Status status = Reserve(entry->bytes); !status.ok()) return status;
-    absl::Cleanup release = [this, bytes = entry->bytes] {
-      absl::MutexLock lock(&mutex_);
+    auto waiting = std::make_unique<ScheduledTask>();
+    waiting->working_bytes = WorkingBytes(task->problem);
+    waiting->bytes = SaturatingAdd(task->message_bytes, waiting->working_bytes);
+    waiting->flops = task->problem.flops();
+    if (absl::Status status = Reserve(waiting->bytes); !status.ok()) return status;
+    absl::Cleanup release = [this, bytes = waiting->bytes] {
+      const absl::MutexLock lock(&mutex_);
       Release(bytes);
     };
     absl::StatusOr<AttentionOutputs> outputs = task->allocate_outputs();
     if (!outputs.ok()) return outputs.status();
-    entry->outputs = *outputs;
-
-    absl::MutexLock lock(&mutex_);  // released before `release` runs
-    if (absl::Status status = CheckOpen(); !status.ok()) return status;
-    const TaskId id = AddPending(std::move(entry), task);
+    waiting->outputs = *outputs;
+    TaskId id = 0;
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (absl::Status status = CheckOpen(); !status.ok()) return status;
+      id = AddPending(std::move(waiting), task);
+    }
     std::move(release).Cancel();
+    StartWork();
     return id;
   } catch (const std::bad_alloc&) {
     return NoMemory();
@@ -110,13 +126,9 @@ absl::Status Scheduler::Reserve(std::int64_t bytes) {
                                               "working memory; expected at most ",
                                               options_.max_queued_bytes, ": split the request"));
   }
-  std::vector<EntryPtr> expired;
-  absl::Cleanup answer = [this, &expired] {
-    for (EntryPtr& entry : expired) Drop(std::move(entry), absl::StatusCode::kDeadlineExceeded);
-  };
-  absl::MutexLock lock(&mutex_);  // released before `answer` runs
+  DropExpired();
+  const absl::MutexLock lock(&mutex_);
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
-  if (!HasRoom(bytes)) TakeExpired(clock_.Now(), expired);
   if (!HasRoom(bytes)) {
     CountDrop(absl::StatusCode::kResourceExhausted);
     return absl::ResourceExhaustedError(
@@ -139,61 +151,73 @@ void Scheduler::Release(std::int64_t bytes) {
   admitted_bytes_ -= bytes;
 }
 
-TaskId Scheduler::AddPending(EntryPtr entry, std::unique_ptr<AttentionTask>& task) {
-  Entry& added = *entry;
-  added.id = ++last_id_;
-  auto& pending = pending_requests_[static_cast<std::size_t>(task->priority)];
-  if (task->deadline != absl::InfiniteFuture()) {
-    pending_deadlines_.emplace(task->deadline, added.id);
-  }
-  pending.emplace_hint(pending.end(), added.id, std::move(entry));
-  // Nothing throws from here on, so the task changes hands only with success.
-  added.task = std::move(task);
-  pending_flops_ += static_cast<double>(added.flops);
-  ++num_pending_;
-  metrics_.SetQueueDepth(num_pending_);
-  return added.id;
+bool Scheduler::IsSmall(const ScheduledTask& waiting) const {
+  // Some 30 microseconds of compute, and memory that every core has in its cache.
+  constexpr std::int64_t kMostFlops = 2'000'000;
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 20;
+  const bool fits = options_.max_batch_flops == 0 || waiting.flops <= options_.max_batch_flops;
+  return fits && waiting.flops <= kMostFlops && waiting.bytes <= kMostBytes;
 }
 
-Scheduler::EntryMap::node_type Scheduler::ExtractPending(TaskId id) {
-  for (EntryMap& pending : pending_requests_) {
-    EntryMap::node_type node = pending.extract(id);
-    if (node.empty()) continue;
-    const Entry& entry = *node.mapped();
-    pending_deadlines_.erase({entry.task->deadline, id});
-    --num_pending_;
-    // Sums of doubles drift; an empty queue is where they start again.
-    pending_flops_ = num_pending_ == 0 ? 0 : pending_flops_ - static_cast<double>(entry.flops);
-    metrics_.SetQueueDepth(num_pending_);
-    return node;
-  }
-  return {};
+TaskId Scheduler::AddPending(std::unique_ptr<ScheduledTask> waiting,
+                             std::unique_ptr<AttentionTask>& task) {
+  const TaskId id = ++last_id_;
+  waiting->id = id;
+  waiting->small = IsSmall(*waiting);
+  PendingQueue& queue = waiting->small ? small_ : large_;
+  queue.Add(std::move(waiting), task);
+  metrics_.SetQueueDepth(NumPending());
+  return id;
 }
 
-Scheduler::EntryPtr Scheduler::TakeUncomputed(TaskId id) {
-  EntryMap::node_type node = ExtractPending(id);
+ScheduledTaskMap::node_type Scheduler::ExtractPending(TaskId id) {
+  ScheduledTaskMap::node_type node = small_.Extract(id);
+  if (node.empty()) node = large_.Extract(id);
+  if (!node.empty()) metrics_.SetQueueDepth(NumPending());
+  return node;
+}
+
+std::unique_ptr<ScheduledTask> Scheduler::TakeUncomputed(TaskId id) {
+  ScheduledTaskMap::node_type node = ExtractPending(id);
   if (node.empty()) return nullptr;
   Release(node.mapped()->bytes);
   return std::move(node.mapped());
 }
 
-void Scheduler::TakeExpired(absl::Time now, std::vector<EntryPtr>& expired) {
-  while (!pending_deadlines_.empty() && pending_deadlines_.begin()->first <= now) {
-    expired.emplace_back();  // first, since it may throw: an entry that is taken must not get lost
-    const TaskId id = pending_deadlines_.begin()->second;
-    pending_deadlines_.erase(pending_deadlines_.begin());
-    expired.back() = TakeUncomputed(id);
-    if (expired.back() == nullptr) expired.pop_back();
+void Scheduler::DropExpired() {
+  while (true) {
+    std::unique_ptr<ScheduledTask> expired;
+    {
+      const absl::MutexLock lock(&mutex_);
+      const absl::Time now = clock_.Now();
+      TaskId id = small_.FirstExpired(now);
+      if (id == 0) id = large_.FirstExpired(now);
+      if (id == 0) return;
+      expired = TakeUncomputed(id);
+    }
+    Drop(std::move(expired), absl::StatusCode::kDeadlineExceeded);
+  }
+}
+
+void Scheduler::DropPending(absl::StatusCode reason) {
+  while (true) {
+    std::unique_ptr<ScheduledTask> waiting;
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (NumPending() == 0) return;
+      waiting = TakeUncomputed(small_.empty() ? large_.Any() : small_.Any());
+    }
+    Drop(std::move(waiting), reason);
   }
 }
 
 void Scheduler::Cancel(TaskId id) {
-  EntryPtr waiting;
+  std::unique_ptr<ScheduledTask> waiting;
   {
-    absl::MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     waiting = TakeUncomputed(id);
-    const auto running = running_requests_.find(id);
-    if (running != running_requests_.end()) {
+    const auto running = running_.find(id);
+    if (running != running_.end()) {
       running->second->RequestStop(running->second->ReasonToLeave(clock_.Now()));
     }
   }
@@ -203,52 +227,43 @@ void Scheduler::Cancel(TaskId id) {
 }
 
 void Scheduler::Shutdown(absl::Time deadline) {
-  std::vector<EntryPtr> left;
   {
-    absl::MutexLock lock(&mutex_);
+    const absl::MutexLock lock(&mutex_);
     closed_ = true;
-    clock_.AwaitUntil(mutex_, absl::Condition(this, &Scheduler::IsIdle), deadline);
-    for (EntryMap& pending : pending_requests_) {
-      while (!pending.empty()) left.push_back(TakeUncomputed(pending.begin()->first));
-    }
-    for (auto& [id, entry] : running_requests_) entry->RequestStop(absl::StatusCode::kUnavailable);
   }
-  for (EntryPtr& entry : left) Drop(std::move(entry), absl::StatusCode::kUnavailable);
-  absl::MutexLock lock(&join_mutex_);
-  if (thread_.joinable()) thread_.join();
+  StartWork();  // nobody waits for company any more
+  {
+    const absl::MutexLock lock(&mutex_);
+    clock_.AwaitUntil(mutex_, absl::Condition(this, &Scheduler::IsIdle), deadline);
+    gave_up_ = true;
+    for (auto& [id, running] : running_) running->RequestStop(absl::StatusCode::kUnavailable);
+  }
+  DropPending(absl::StatusCode::kUnavailable);
+  {
+    const absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &Scheduler::IsStill));
+    stopped_ = true;
+  }
+  const absl::MutexLock lock(&join_mutex_);
+  if (timer_.joinable()) timer_.join();
 }
 
 std::int64_t Scheduler::num_pending() const {
-  absl::MutexLock lock(&mutex_);
-  return num_pending_;
+  const absl::MutexLock lock(&mutex_);
+  return NumPending();
 }
 
-bool Scheduler::HasPendingOrClosed() const { return closed_ || num_pending_ > 0; }
+std::int64_t Scheduler::NumPending() const { return small_.size() + large_.size(); }
 
-bool Scheduler::IsIdle() const { return num_pending_ == 0 && running_requests_.empty(); }
+bool Scheduler::IsIdle() const { return NumPending() == 0 && IsStill(); }
 
-bool Scheduler::BatchIsFull() const {
-  return num_pending_ >= options_.max_batch_requests ||
-         (options_.max_batch_flops > 0 &&
-          pending_flops_ >= static_cast<double>(options_.max_batch_flops));
+bool Scheduler::IsStill() const {
+  return running_.empty() && num_busy_ == 0 && active_groups_ == 0;
 }
 
-absl::Time Scheduler::LatestStart() const {
-  absl::Time oldest = absl::InfiniteFuture();
-  for (const EntryMap& pending : pending_requests_) {
-    if (!pending.empty()) oldest = std::min(oldest, pending.begin()->second->task->arrival);
-  }
-  return oldest + options_.max_queue_delay;
-}
-
-absl::Time Scheduler::NextWakeUp() const {
-  const absl::Time start = LatestStart();
-  return pending_deadlines_.empty() ? start : std::min(start, pending_deadlines_.begin()->first);
-}
-
-void Scheduler::Drop(EntryPtr entry, absl::StatusCode reason) {
+void Scheduler::Drop(std::unique_ptr<ScheduledTask> waiting, absl::StatusCode reason) {
   CountDrop(reason);
-  entry->task->on_done(GivenUp(reason), {.queue = clock_.Now() - entry->task->arrival});
+  waiting->task->on_done(GivenUp(reason), {.queue = clock_.Now() - waiting->task->arrival});
 }
 
 void Scheduler::CountDrop(absl::StatusCode reason) const {

@@ -1,17 +1,14 @@
-// The bounded queue of requests, and the batcher that computes them.
+// The bounded queue of requests, and what computes them.
 //
 // How it works is told in server/schedule/README.md.
 #ifndef ATTEND_SERVER_SCHEDULE_SCHEDULER_H_
 #define ATTEND_SERVER_SCHEDULE_SCHEDULER_H_
 
-#include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -20,42 +17,14 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/attention/attention.h"
-#include "core/base/attention_problem.h"
 #include "core/executor/executor.h"
 #include "server/observe/metrics.h"
+#include "server/schedule/attention_task.h"
 #include "server/schedule/clock.h"
+#include "server/schedule/pending_queue.h"
+#include "server/schedule/scheduled_task.h"
 
 namespace attend {
-
-// In the order in which they are taken.
-enum class Priority : std::uint8_t { kHigh, kNormal, kLow };
-inline constexpr std::size_t kNumPriorities = 3;
-
-// What happened to a task.
-struct TaskStats {
-  absl::Duration queue;    // from arrival to the start of compute, or to the end if never computed
-  absl::Duration compute;  // from the start of compute to its end; 0 if never computed
-  int batch_size = 0;      // requests computed side by side, itself included; 0 if never computed
-};
-
-// One request for the scheduler.
-struct AttentionTask {
-  // The memory behind its views must live until on_done is called.
-  AttentionProblem problem;
-  Priority priority = Priority::kNormal;
-  // When it reached the server and when its answer loses its worth, both on the scheduler's clock.
-  absl::Time arrival;
-  absl::Time deadline = absl::InfiniteFuture();
-  // Size of the request's and the response's message, which both stay in memory meanwhile.
-  std::int64_t message_bytes = 0;
-  // Makes the memory for the results, once the task is admitted; called inside Submit. Its error is
-  // Submit's.
-  std::function<absl::StatusOr<AttentionOutputs>()> allocate_outputs;
-  // Called exactly once for a task that Submit took, from any thread, perhaps before Submit has
-  // returned. Must not block. OK: the outputs are written. CANCELLED, DEADLINE_EXCEEDED,
-  // UNAVAILABLE (the server drains), RESOURCE_EXHAUSTED (no memory) or INTERNAL otherwise.
-  std::function<void(absl::Status status, const TaskStats& stats)> on_done;
-};
 
 struct SchedulerOptions {
   // Requests waiting or running at once. At least 1.
@@ -63,23 +32,23 @@ struct SchedulerOptions {
   // Bytes of their messages and working memory. At least 1. A request that needs more than this by
   // itself can never be served.
   std::int64_t max_queued_bytes = std::int64_t{1} << 30;
-  // Requests computed side by side. At least 1.
+  // Small requests that are computed as one group. At least 1.
   int max_batch_requests = 64;
-  // Sum of the FLOPs of a batch; a larger request runs alone. 0 = no bound.
-  std::int64_t max_batch_flops = 2'000'000'000;
-  // How long the oldest waiting request may wait for company; a batch that is full by the two
-  // bounds above goes at once. 0 = nobody waits for company.
+  // Sum of the FLOPs of a group; what has more on its own is no small request. 0 = no bound.
+  std::int64_t max_batch_flops = 64'000'000;
+  // Working memory of the requests that run side by side, small ones aside. One always runs. At
+  // least 1.
+  std::int64_t max_running_bytes = std::int64_t{512} << 20;
+  // How long the oldest small request may wait for company; a group that is full by the two bounds
+  // above goes at once. 0 = nobody waits for company.
   absl::Duration max_queue_delay = absl::ZeroDuration();
   // A request that has waited this long is taken before all that arrived later, whatever their
   // priority, so that none waits for ever. 0 = first come, first served.
   absl::Duration max_priority_wait = absl::Seconds(1);
 };
 
-// Names a task that Submit took. Never 0, never reused.
-using TaskId = std::uint64_t;
-
-// Admits tasks, keeps them in a bounded queue, and computes them in batches on one executor.
-// Thread-safety: safe from any thread.
+// Admits tasks, keeps them in a bounded queue, and computes them on one executor: large ones tile
+// by tile beside each other, small ones in groups. Thread-safety: safe from any thread.
 class Scheduler {
  public:
   // Everything passed by reference must outlive the scheduler.
@@ -114,11 +83,13 @@ class Scheduler {
   std::int64_t num_pending() const;
 
  private:
-  // A task that was admitted.
-  struct Entry;
-  using EntryPtr = std::unique_ptr<Entry>;
-  using EntryMap = std::map<TaskId, EntryPtr>;
-  struct Batch;
+  class GroupJob;
+  class Busy;
+  // What to start next; null where there is nothing.
+  struct Start {
+    GroupJob* group = nullptr;
+    ScheduledTask* large = nullptr;
+  };
 
   Scheduler(const SchedulerOptions& options, AttentionEngine& engine, Executor& executor,
             Clock& clock, Metrics& metrics);
@@ -128,66 +99,78 @@ class Scheduler {
   bool HasRoom(std::int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(std::int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  TaskId AddPending(EntryPtr entry, std::unique_ptr<AttentionTask>& task)
+  // Small requests share the cost of their scheduling; tiles of their own are not worth it.
+  bool IsSmall(const ScheduledTask& waiting) const;
+  TaskId AddPending(std::unique_ptr<ScheduledTask> waiting, std::unique_ptr<AttentionTask>& task)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Empty if no such entry waits. What leaves the queue to run stays admitted.
-  EntryMap::node_type ExtractPending(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // To be passed to Drop. Null if no such entry waits.
-  EntryPtr TakeUncomputed(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeExpired(absl::Time now, std::vector<EntryPtr>& expired)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Empty if no such task waits. What leaves the queue to run stays admitted.
+  ScheduledTaskMap::node_type ExtractPending(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // To be passed to Drop. Null if no such task waits.
+  std::unique_ptr<ScheduledTask> TakeUncomputed(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropExpired() ABSL_LOCKS_EXCLUDED(mutex_);
+  void DropPending(absl::StatusCode reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Answers a task that is not to be computed.
+  void Drop(std::unique_ptr<ScheduledTask> waiting, absl::StatusCode reason)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void CountDrop(absl::StatusCode reason) const;
 
-  bool HasPendingOrClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::int64_t NumPending() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool BatchIsFull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // When what waits must start, however little it is.
-  absl::Time LatestStart() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The earlier of that and the first deadline of a waiting task.
+  bool IsStill() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // The timer thread: what waits expires, and groups stop waiting for company.
+  void RunTimer();
+  bool WaitForTimer() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Time NextWakeUp() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // The batch thread.
-  void RunBatches();
-  // False once the scheduler is closed and nothing waits.
-  bool WaitForBatch(Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whose turn it is; null if nothing waits.
-  const Entry* NextPending(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FillBatch(Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DropExpired(Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
-  void ComputeBatch(Batch& batch);
-  // Answers what is left of a batch for which memory ran short. To be called while nothing is
-  // computed.
-  void FailRunning() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status MakeJob(Entry& entry);
+  // Starts all that may start. Called wherever something may start that could not before.
+  void StartWork() ABSL_LOCKS_EXCLUDED(mutex_);
+  Start NextStart() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool CanAddGroup() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool GroupIsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool GroupIsFull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  GroupJob* ActivateGroup() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool SubmitGroup(GroupJob& group) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunGroup(GroupJob& group, Worker& worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeGroup(GroupJob& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunHere(ScheduledTask& small, Worker& worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndGroup(GroupJob& group) ABSL_LOCKS_EXCLUDED(mutex_);
+  void StartLarge(ScheduledTask& large) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  bool ShouldStop(Entry& entry) const;
-  // Answers a running entry, from the worker that finished it.
-  void Finish(Entry* entry, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Answers an entry that is not to be computed.
-  void Drop(EntryPtr entry, absl::StatusCode reason) ABSL_LOCKS_EXCLUDED(mutex_);
-  void CountDrop(absl::StatusCode reason) const;
+  absl::Status MakeJob(ScheduledTask& running);
+  // Asked before each tile.
+  bool ShouldStop(ScheduledTask& running) const;
+  void BeginOnce(ScheduledTask& running);
+  // Answers a running task.
+  void Finish(ScheduledTask& running, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const SchedulerOptions options_;
   AttentionEngine& engine_;
   Executor& executor_;
   Clock& clock_;
   Metrics& metrics_;
+  std::vector<std::unique_ptr<GroupJob>> groups_;  // as many as there are threads
+  FairShare group_share_;
+  std::atomic<int> num_computing_{0};
 
   mutable absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool gave_up_ ABSL_GUARDED_BY(mutex_) = false;  // on what waits: nothing starts any more
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;  // the timer
   TaskId last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Of all that is admitted: being submitted, waiting or running.
   std::int64_t admitted_requests_ ABSL_GUARDED_BY(mutex_) = 0;
   std::int64_t admitted_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // By priority, each in the order of arrival.
-  std::array<EntryMap, kNumPriorities> pending_requests_ ABSL_GUARDED_BY(mutex_);
-  std::int64_t num_pending_ ABSL_GUARDED_BY(mutex_) = 0;
-  double pending_flops_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of those that wait and have a deadline.
-  std::set<std::pair<absl::Time, TaskId>> pending_deadlines_ ABSL_GUARDED_BY(mutex_);
-  EntryMap running_requests_ ABSL_GUARDED_BY(mutex_);
+  PendingQueue small_ ABSL_GUARDED_BY(mutex_);
+  PendingQueue large_ ABSL_GUARDED_BY(mutex_);
+  ScheduledTaskMap running_ ABSL_GUARDED_BY(mutex_);
+  std::int64_t running_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // working memory of large ones
+  int active_groups_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool group_comes_ ABSL_GUARDED_BY(mutex_) = false;  // that will take what waits then
+  int num_busy_ ABSL_GUARDED_BY(mutex_) = 0;          // threads that still need the scheduler
 
   absl::Mutex join_mutex_;
-  std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
+  std::thread timer_ ABSL_GUARDED_BY(join_mutex_);
 };
 
 }  // namespace attend

@@ -41,7 +41,8 @@ struct Settings {
   std::int64_t max_queued_requests = 1024;
   std::int64_t max_queued_bytes = std::int64_t{1} << 30;
   int max_batch_requests = 64;
-  std::int64_t max_batch_flops = 2'000'000'000;
+  std::int64_t max_batch_flops = 64'000'000;
+  std::int64_t max_running_bytes = std::int64_t{512} << 20;
   absl::Duration max_queue_delay = absl::ZeroDuration();
   absl::Duration max_priority_wait = absl::Seconds(1);
 

@@ -255,13 +255,15 @@ std::vector<SettingRow> ScheduleRows() {
        Ranged("max-queued-bytes", kSize, In(&Settings::max_queued_bytes), {kKiB, kKiB * kGiB},
               "Bytes that requests waiting or running may hold; more are refused likewise"),
        Ranged("max-batch-requests", kCount, In(&Settings::max_batch_requests), {1, 65536},
-              "Requests computed side by side"),
+              "Small requests computed as one batch; 1 = each on its own"),
        Ranged("max-batch-flops", kCount, In(&Settings::max_batch_flops), {1, kMaxInt64},
-              "Work of the requests computed side by side, in floating-point operations; a larger "
-              "request runs alone"),
+              "Work of a batch of small requests, in floating-point operations; a larger request "
+              "is cut into tiles of its own"),
+       Ranged("max-running-bytes", kSize, In(&Settings::max_running_bytes), {kKiB, kKiB * kGiB},
+              "Working memory of the requests that run at once, small ones aside; one always runs"),
        Ranged("max-queue-delay", kDuration, In(&Settings::max_queue_delay),
               {absl::ZeroDuration(), absl::Minutes(1)},
-              "Time that a request waits for others to join its batch; 0 = takes what waits "
+              "Time that a small request waits for others to join its batch; 0 = takes what waits "
               "already"),
        Ranged("max-priority-wait", kDuration, In(&Settings::max_priority_wait),
               {absl::ZeroDuration(), absl::Hours(24)},

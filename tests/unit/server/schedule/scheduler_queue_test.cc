@@ -31,7 +31,7 @@ class SchedulerQueueTest : public SchedulerTest {
   }
 };
 
-// A plug counts for nothing any more: it is past compute when it holds the batch thread.
+// A plug counts for nothing any more: it is past compute when it holds the worker.
 
 TEST_F(SchedulerQueueTest, RefusesMoreRequestsThanItsBound) {
   Start({.max_queued_requests = 1});
@@ -163,6 +163,24 @@ TEST_F(SchedulerQueueTest, AnswersWhatExpiresWhileItWaitsForCompany) {
   EXPECT_FALSE(patient.HasAnswer());
   clock_.Advance(absl::Minutes(59));
   EXPECT_EQ(patient.stats().batch_size, 1);
+}
+
+TEST_F(SchedulerQueueTest, AnswersWhatExpiresWhileAllWorkersAreBusy) {
+  TestRequest running(512), small, large(512);
+  Start({.max_running_bytes = WorkingBytes(running.Problem())});
+  Plug plug;
+  Hold(plug);
+  small.deadline = clock_.Now() + absl::Milliseconds(1);
+  large.deadline = clock_.Now() + absl::Milliseconds(2);
+  for (TestRequest* request : {&running, &small, &large}) SubmitOk(*request);
+  clock_.Advance(absl::Milliseconds(1));
+  EXPECT_EQ(small.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(large.HasAnswer());
+  clock_.Advance(absl::Milliseconds(1));
+  EXPECT_EQ(large.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(large.stats().queue, absl::Milliseconds(2));
+  plug.LetGo();
+  EXPECT_TRUE(running.status().ok());
 }
 
 TEST_F(SchedulerQueueTest, AnswersACancelledRequestAtOnce) {

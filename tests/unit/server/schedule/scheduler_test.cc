@@ -1,11 +1,13 @@
-// How batches form, and how the requests in them end.
+// How what waits is computed, and how it ends.
 #include "server/schedule/scheduler.h"
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 #include <memory>
-#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -91,9 +93,9 @@ TEST_F(SchedulerTest, TakesWhatWaitsTogetherUpToTheBoundOfWork) {
   plug.LetGo();
   EXPECT_EQ(first.stats().batch_size, 2);
   EXPECT_EQ(second.stats().batch_size, 2);
-  EXPECT_EQ(third.stats().batch_size, 1);
-  EXPECT_EQ(large.stats().batch_size, 1);
-  EXPECT_EQ(last.stats().batch_size, 1);
+  EXPECT_EQ(third.stats().batch_size, 2);
+  EXPECT_EQ(last.stats().batch_size, 2);
+  EXPECT_EQ(large.stats().batch_size, 1);  // on its own, being more than the bound
 }
 
 TEST_F(SchedulerTest, ReadsABoundOfZeroAsNone) {
@@ -199,50 +201,31 @@ TEST_F(SchedulerTest, TakesWhatWaitedLongBeforeAllThatCameLater) {
   EXPECT_THAT(order.names(), ElementsAre("old low", "old high", "high", "low"));
 }
 
-// Runs out of memory where the batch thread asks for the time, which it does all along a batch.
-class ForgetfulClock final : public Clock {
- public:
-  absl::Time Now() const override {
-    if (std::this_thread::get_id() != owner_ && --calls_left_ == 0) throw std::bad_alloc();
-    return clock_.Now();
-  }
-
-  bool AwaitUntil(absl::Mutex& mutex, const absl::Condition& condition, absl::Time deadline)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) override {
-    return clock_.AwaitUntil(mutex, condition, deadline);
-  }
-
-  void FailCall(int number) { calls_left_ = number; }
-
- private:
-  const std::thread::id owner_ = std::this_thread::get_id();
-  mutable std::atomic<int> calls_left_{0};
-  MonotonicClock clock_;
-};
-
-TEST_F(SchedulerTest, OutlivesAShortageOfMemoryAnywhereInABatch) {
-  ForgetfulClock clock;
-  const auto scheduler = Scheduler::Create({}, engine_, executor_, clock, metrics_);
-  ASSERT_TRUE(scheduler.ok()) << scheduler.status();
-  int failed = 0;
-  // To see what expired, to see whether to start, to fill the batch, and when it starts.
-  for (int call = 1; call <= 4; ++call) {
-    clock.FailCall(call);
-    TestRequest request;
-    std::unique_ptr<AttentionTask> task = request.Task(clock);
-    request.taken = (*scheduler)->Submit(task).ok();
-    ASSERT_TRUE(request.taken);
-    if (absl::IsResourceExhausted(request.status())) {
-      ++failed;
-    } else {
-      EXPECT_TRUE(request.status().ok()) << request.status();
-    }
-    EXPECT_EQ(request.answers, 1);
-  }
-  EXPECT_EQ(failed, 1);  // before the batch is formed, the request merely waits on
+TEST_F(SchedulerTest, AnswersWhatThereIsNoMemoryToCompute) {
+  Start({.max_queued_bytes = std::numeric_limits<std::int64_t>::max()});
+  // One number that stands for 2^38 dims: no machine can gather 64 rows of these, twice.
+  constexpr std::int64_t kDims = std::int64_t{1} << 38;
+  const float number = 1;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&number);
+  AttentionArgs args;
+  args.query = {DType::kFloat32, {1, 1, 17, kDims}, {0, 0, 0, 0}, bytes};
+  args.key = args.value = {DType::kFloat32, {1, 1, 1, kDims}, {0, 0, 0, 0}, bytes};
+  AttentionLimits limits;
+  limits.max_head_dim = limits.max_value_dim = kDims;
+  absl::StatusOr<AttentionProblem> problem = AttentionProblem::Create(args, limits);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  TestRequest huge(17), next;
+  std::unique_ptr<AttentionTask> task = huge.Task(clock_);
+  task->problem = *std::move(problem);
+  huge.taken = scheduler_->Submit(task).ok();
+  ASSERT_TRUE(huge.taken);
+  EXPECT_EQ(huge.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(huge.stats().batch_size, 0);
+  SubmitOk(next);
+  EXPECT_TRUE(next.status().ok());
 }
 
-TEST_F(SchedulerTest, AnswersASmallRequestBeforeALargeOneOfItsBatch) {
+TEST_F(SchedulerTest, AnswersASmallRequestBeforeALargeOneThatCameFirst) {
   Start();
   Plug plug;
   Hold(plug);
@@ -253,7 +236,7 @@ TEST_F(SchedulerTest, AnswersASmallRequestBeforeALargeOneOfItsBatch) {
   SubmitOk(large);
   SubmitOk(small);
   plug.LetGo();
-  EXPECT_EQ(large.stats().batch_size, 2);
+  EXPECT_EQ(large.stats().batch_size, 1);
   EXPECT_EQ(small.stats().batch_size, 2);
   EXPECT_THAT(order.names(), ElementsAre("small", "large"));
 }
@@ -264,13 +247,13 @@ TEST_F(SchedulerTest, StopsACancelledRequestBetweenTiles) {
   Hold(plug);
   TestRequest large(512), small;
   const absl::StatusOr<TaskId> id = Submit(large);
-  // Answered while the large one is computed: it is in the same batch, and the only worker is here.
+  // Answered while the large one is computed, and the only worker is here.
   small.on_done = [this, &id] { scheduler_->Cancel(*id); };
   SubmitOk(small);
   plug.LetGo();
   EXPECT_TRUE(small.status().ok());
   EXPECT_EQ(large.status().code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(large.stats().batch_size, 2);
+  EXPECT_EQ(large.stats().batch_size, 1);
 }
 
 TEST_F(SchedulerTest, StopsARequestWhoseTimeRunsOutBetweenTiles) {
@@ -288,6 +271,109 @@ TEST_F(SchedulerTest, StopsARequestWhoseTimeRunsOutBetweenTiles) {
   EXPECT_EQ(large.stats().compute, absl::Seconds(1));
 }
 
+// Stops the worker at the `number`th time that it asks for the time, until it is let go.
+class PausingClock final : public Clock {
+ public:
+  explicit PausingClock(int number) : calls_left_(number) {}
+
+  absl::Time Now() const override {
+    if (std::this_thread::get_id() != owner_ && --calls_left_ == 0) {
+      reached_.Notify();
+      let_go_.WaitForNotification();
+    }
+    return clock_.Now();
+  }
+
+  bool AwaitUntil(absl::Mutex& mutex, const absl::Condition& condition, absl::Time)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) override {
+    // The timer's thread is none that is to be stopped, and these tests let no time pass.
+    mutex.Await(condition);
+    return true;
+  }
+
+  void WaitUntilReached() const { reached_.WaitForNotification(); }
+  void LetGo() { let_go_.Notify(); }
+
+ private:
+  const std::thread::id owner_ = std::this_thread::get_id();
+  mutable std::atomic<int> calls_left_;
+  mutable absl::Notification reached_;
+  mutable absl::Notification let_go_;
+  FakeClock clock_;
+};
+
+TEST_F(SchedulerTest, AnswersASmallRequestInTheMidstOfALongTile) {
+  // Two tiles of 64 queries against 65,536 keys each. The time is asked for by each of 129 units
+  // that gather, by each tile, and in it before each 512 keys: this is in the midst of the second.
+  PausingClock clock(129 + 129 + 50);
+  const auto scheduler = Scheduler::Create({}, engine_, executor_, clock, metrics_);
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+  const Tensor many = TestRequest::RampTensor(65'536);
+  Order order;
+  TestRequest large(128), small;
+  large.deadline = clock.Now() + absl::Hours(1);  // without one nobody asks for the time
+  order.Watch(large, "large");
+  order.Watch(small, "small");
+  std::unique_ptr<AttentionTask> task = large.Task(clock);
+  AttentionArgs args;
+  const Tensor queries = TestRequest::RampTensor(128);
+  args.query = queries.view();
+  args.key = args.value = many.view();
+  task->problem = *AttentionProblem::Create(args);
+  large.taken = (*scheduler)->Submit(task).ok();
+  clock.WaitUntilReached();
+  task = small.Task(clock);
+  small.taken = (*scheduler)->Submit(task).ok();
+  clock.LetGo();
+  EXPECT_TRUE(small.status().ok());
+  EXPECT_TRUE(large.status().ok());
+  EXPECT_THAT(order.names(), ElementsAre("small", "large"));
+}
+
+TEST_F(SchedulerTest, RunsNoMoreAtOnceThanThereIsMemoryFor) {
+  TestRequest first(512), second(512), third(512);
+  const std::int64_t bytes = WorkingBytes(first.Problem());
+  Start({.max_running_bytes = 3 * bytes - 1});
+  Plug plug;
+  Hold(plug);
+  for (TestRequest* request : {&first, &second, &third}) SubmitOk(*request);
+  EXPECT_EQ(scheduler_->num_pending(), 1);
+  plug.LetGo();
+  for (TestRequest* request : {&first, &second, &third}) EXPECT_TRUE(request->status().ok());
+}
+
+TEST_F(SchedulerTest, RunsWhatNeedsMoreMemoryThanTheBoundAlone) {
+  Start({.max_running_bytes = 1});
+  Plug plug;
+  Hold(plug);
+  TestRequest first(512), second(600), small;
+  for (TestRequest* request : {&first, &second, &small}) SubmitOk(*request);
+  EXPECT_EQ(scheduler_->num_pending(), 2);
+  plug.LetGo();
+  EXPECT_TRUE(small.status().ok());
+  EXPECT_TRUE(first.status().ok());
+  EXPECT_TRUE(second.status().ok());
+  EXPECT_EQ(second.stats().batch_size, 1);
+}
+
+TEST_F(SchedulerTest, GivesAHighPriorityMoreOfTheWorkers) {
+  Start();
+  Plug plug;
+  Hold(plug);
+  Order order;
+  // The same work, the less urgent one first.
+  TestRequest normal(1024), high(1024), low(1024);
+  high.priority = Priority::kHigh;
+  low.priority = Priority::kLow;
+  order.Watch(low, "low");
+  order.Watch(normal, "normal");
+  order.Watch(high, "high");
+  for (TestRequest* request : {&low, &normal, &high}) SubmitOk(*request);
+  plug.LetGo();
+  for (TestRequest* request : {&low, &normal, &high}) EXPECT_TRUE(request->status().ok());
+  EXPECT_THAT(order.names(), ElementsAre("high", "normal", "low"));
+}
+
 TEST_F(SchedulerTest, ComputesWhatWaitsBeforeItShutsDown) {
   Start({.max_queue_delay = absl::Hours(1)});
   TestRequest first, second;
@@ -303,20 +389,20 @@ TEST_F(SchedulerTest, ComputesWhatWaitsBeforeItShutsDown) {
 }
 
 TEST_F(SchedulerTest, AnswersEverythingWhenTheTimeToShutDownIsOver) {
-  Start({.max_batch_requests = 2});
+  TestRequest large(512), small, waiting(600);
+  Start({.max_running_bytes = WorkingBytes(large.Problem())});  // no memory for another one
   Plug plug;
   Hold(plug);
-  TestRequest large(512), small, waiting(600);
-  absl::Notification batch_runs;
-  // Of the batch of two, `small` ends first; it keeps the only worker until Shutdown has given up
-  // on `large`, which it does before it answers `waiting`.
+  absl::Notification large_runs;
+  // `small` keeps the only worker until Shutdown has given up on `large`, which it does before it
+  // answers `waiting`.
   small.on_done = [&] {
-    batch_runs.Notify();
+    large_runs.Notify();
     EXPECT_FALSE(waiting.status().ok());
   };
   for (TestRequest* request : {&large, &small, &waiting}) SubmitOk(*request);
   plug.LetGo();
-  batch_runs.WaitForNotification();
+  large_runs.WaitForNotification();
   scheduler_->Shutdown(clock_.Now());
   EXPECT_TRUE(small.status().ok());
   EXPECT_EQ(large.status().code(), absl::StatusCode::kUnavailable);
@@ -349,6 +435,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair(SchedulerOptions{.max_queued_bytes = 0}, "max_queued_bytes"),
         std::pair(SchedulerOptions{.max_batch_requests = 0}, "max_batch_requests"),
         std::pair(SchedulerOptions{.max_batch_flops = -1}, "max_batch_flops"),
+        std::pair(SchedulerOptions{.max_running_bytes = 0}, "max_running_bytes"),
         std::pair(SchedulerOptions{.max_queue_delay = -absl::Seconds(1)}, "max_queue_delay"),
         std::pair(SchedulerOptions{.max_priority_wait = -absl::Seconds(1)}, "max_priority_wait")),
     [](const auto& param_info) { return param_info.param.second; });

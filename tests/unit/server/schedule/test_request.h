@@ -100,7 +100,7 @@ class TestRequest {
   absl::Notification done_;
 };
 
-// A request that keeps the batch thread busy until it is let go.
+// A request that keeps a worker busy until it is let go.
 class Plug {
  public:
   Plug() {
@@ -126,7 +126,7 @@ class Plug {
 
 class SchedulerTest : public testing::Test {
  protected:
-  // One worker computes the tiles of a batch in the order of its jobs.
+  // One worker, so that what waits for it is computed in an order that is known.
   explicit SchedulerTest(int workers = 1)
       : executor_({.threads = workers}), engine_(executor_), metrics_(MetricsOptions()) {}
 
@@ -148,7 +148,7 @@ class SchedulerTest : public testing::Test {
 
   void SubmitOk(TestRequest& request) { ASSERT_TRUE(Submit(request).ok()); }
 
-  // Keeps the batch thread busy, so that what is submitted next waits.
+  // Keeps the only worker busy, so that what is submitted next waits.
   void Hold(Plug& plug) {
     SubmitOk(plug.request());
     plug.WaitUntilComputing();

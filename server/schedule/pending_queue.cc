@@ -1,0 +1,74 @@
+#include "server/schedule/pending_queue.h"
+
+#include <algorithm>
+
+namespace attend {
+
+void PendingQueue::Add(std::unique_ptr<ScheduledTask> waiting,
+                       std::unique_ptr<AttentionTask>& task) {
+  ScheduledTask& added = *waiting;
+  ScheduledTaskMap& pending = by_priority_[static_cast<std::size_t>(task->priority)];
+  const auto at = pending.emplace_hint(pending.end(), added.id, std::move(waiting));
+  try {
+    if (task->deadline != absl::InfiniteFuture()) deadlines_.emplace(task->deadline, added.id);
+  } catch (...) {
+    pending.erase(at);
+    throw;
+  }
+  // Nothing throws from here on, so the task changes hands only with success.
+  added.task = std::move(task);
+  flops_ += static_cast<double>(added.flops);
+  ++size_;
+}
+
+const ScheduledTask* PendingQueue::Next(absl::Time now) const {
+  const ScheduledTask* first = nullptr;   // of the highest priority
+  const ScheduledTask* oldest = nullptr;  // of any
+  for (const ScheduledTaskMap& pending : by_priority_) {
+    if (pending.empty()) continue;
+    const ScheduledTask* waiting = pending.begin()->second.get();
+    if (first == nullptr) first = waiting;
+    if (oldest == nullptr || waiting->id < oldest->id) oldest = waiting;
+  }
+  const bool aged = oldest != nullptr && now - oldest->task->arrival >= max_priority_wait_;
+  return aged ? oldest : first;
+}
+
+ScheduledTaskMap::node_type PendingQueue::Extract(TaskId id) {
+  for (ScheduledTaskMap& pending : by_priority_) {
+    ScheduledTaskMap::node_type node = pending.extract(id);
+    if (node.empty()) continue;
+    const ScheduledTask& waiting = *node.mapped();
+    deadlines_.erase({waiting.task->deadline, id});
+    --size_;
+    // Sums of doubles drift; an empty queue is where they start again.
+    flops_ = size_ == 0 ? 0 : flops_ - static_cast<double>(waiting.flops);
+    return node;
+  }
+  return {};
+}
+
+TaskId PendingQueue::FirstExpired(absl::Time now) const {
+  return FirstDeadline() <= now ? deadlines_.begin()->second : 0;
+}
+
+absl::Time PendingQueue::FirstDeadline() const {
+  return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
+}
+
+absl::Time PendingQueue::OldestArrival() const {
+  absl::Time oldest = absl::InfiniteFuture();
+  for (const ScheduledTaskMap& pending : by_priority_) {
+    if (!pending.empty()) oldest = std::min(oldest, pending.begin()->second->task->arrival);
+  }
+  return oldest;
+}
+
+TaskId PendingQueue::Any() const {
+  for (const ScheduledTaskMap& pending : by_priority_) {
+    if (!pending.empty()) return pending.begin()->first;
+  }
+  return 0;
+}
+
+}  // namespace attend

@@ -1,0 +1,287 @@
+// How what waits starts, runs and ends.
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <pthread.h>
+#include <utility>
+
+#include "server/schedule/group_job.h"
+#include "server/schedule/scheduler.h"
+
+namespace attend {
+
+namespace {
+
+// What a small request takes beside its compute, to be taken up and answered.
+constexpr std::int64_t kFlopsOfOverhead = 500'000;
+
+// A group of less is left to one worker: some 50 microseconds' work.
+constexpr std::int64_t kWorthSharing = 3'000'000;
+
+// Shares of the workers.
+double WeightOf(Priority priority) {
+  switch (priority) {
+    case Priority::kHigh:
+      return 16;
+    case Priority::kNormal:
+      return 4;
+    case Priority::kLow:
+      break;
+  }
+  return 1;
+}
+
+}  // namespace
+
+// While one of these lives, Shutdown does not return.
+class Scheduler::Busy {
+ public:
+  explicit Busy(Scheduler& scheduler) : scheduler_(scheduler) {
+    const absl::MutexLock lock(&scheduler_.mutex_);
+    ++scheduler_.num_busy_;
+  }
+  ~Busy() {
+    const absl::MutexLock lock(&scheduler_.mutex_);
+    --scheduler_.num_busy_;
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  Scheduler& scheduler_;
+};
+
+void Scheduler::RunTimer() {
+  pthread_setname_np(pthread_self(), "attend-timer");
+  while (WaitForTimer()) {
+    DropExpired();
+    StartWork();
+  }
+}
+
+// False once the scheduler has stopped.
+bool Scheduler::WaitForTimer() {
+  const absl::MutexLock lock(&mutex_);
+  while (!stopped_) {
+    const absl::Time wake_up = NextWakeUp();
+    if (clock_.Now() >= wake_up) return true;
+    // A time that moves away is no reason to wake up: it is looked at again then.
+    const auto changed = [this, wake_up]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopped_ || NextWakeUp() < wake_up;
+    };
+    clock_.AwaitUntil(mutex_, absl::Condition(&changed), wake_up);
+  }
+  return false;
+}
+
+absl::Time Scheduler::NextWakeUp() const {
+  absl::Time next = std::min(small_.FirstDeadline(), large_.FirstDeadline());
+  // Where no group can start now, one that ends starts the next.
+  const bool waits_for_company = options_.max_queue_delay > absl::ZeroDuration() && CanAddGroup();
+  if (waits_for_company) next = std::min(next, small_.OldestArrival() + options_.max_queue_delay);
+  return next;
+}
+
+void Scheduler::StartWork() {
+  while (true) {
+    Start start;
+    {
+      const absl::MutexLock lock(&mutex_);
+      start = NextStart();
+    }
+    if (start.group == nullptr && start.large == nullptr) return;
+    if (start.large != nullptr) StartLarge(*start.large);
+    const bool out_of_memory = start.group != nullptr && !SubmitGroup(*start.group);
+    if (out_of_memory) return;
+  }
+}
+
+Scheduler::Start Scheduler::NextStart() {
+  Start start;
+  if (gave_up_) return start;
+  if (CanAddGroup() && GroupIsDue()) start.group = ActivateGroup();
+  const ScheduledTask* next = large_.Next(clock_.Now());
+  if (next == nullptr) return start;
+  const std::int64_t bytes = next->working_bytes;
+  if (running_bytes_ > 0 && bytes > options_.max_running_bytes - running_bytes_) return start;
+  running_bytes_ += bytes;
+  start.large = running_.insert(ExtractPending(next->id)).position->second.get();
+  return start;
+}
+
+bool Scheduler::CanAddGroup() const {
+  return !small_.empty() && !group_comes_ && active_groups_ < executor_.num_threads();
+}
+
+bool Scheduler::GroupIsDue() const {
+  return closed_ || GroupIsFull() ||
+         clock_.Now() >= small_.OldestArrival() + options_.max_queue_delay;
+}
+
+bool Scheduler::GroupIsFull() const {
+  return small_.size() >= options_.max_batch_requests ||
+         (options_.max_batch_flops > 0 &&
+          small_.flops() >= static_cast<double>(options_.max_batch_flops));
+}
+
+Scheduler::GroupJob* Scheduler::ActivateGroup() {
+  const auto idle = std::find_if(groups_.begin(), groups_.end(),
+                                 [](const auto& group) { return !group->active; });
+  GroupJob& group = **idle;
+  group.active = true;
+  group.weight = WeightOf(small_.Next(clock_.Now())->task->priority);
+  ++active_groups_;
+  group_comes_ = true;
+  return &group;
+}
+
+// False where there is no memory for it: what waits then starts with what comes next.
+bool Scheduler::SubmitGroup(GroupJob& group) {
+  try {
+    executor_.Submit(group, {.weight = group.weight, .share = &group_share_});
+    return true;
+  } catch (const std::bad_alloc&) {
+    const absl::MutexLock lock(&mutex_);
+    group.active = false;
+    --active_groups_;
+    group_comes_ = false;
+    return false;
+  }
+}
+
+void Scheduler::RunGroup(GroupJob& group, Worker& worker) {
+  DropExpired();
+  {
+    const absl::MutexLock lock(&mutex_);
+    TakeGroup(group);
+    group_comes_ = false;
+  }
+  StartWork();  // another worker may take what is left
+  if (group.tasks.empty()) return;
+  const int size = static_cast<int>(group.tasks.size());
+  metrics_.BatchFormed(size);
+  const int batch_size = num_computing_ += size;
+  const absl::Time now = clock_.Now();
+  for (ScheduledTask* task : group.tasks) {
+    task->begun = true;
+    task->started = now;
+    task->batch_size = batch_size;
+  }
+  for (ScheduledTask* task : group.tasks) RunHere(*task, worker);
+}
+
+void Scheduler::RunHere(ScheduledTask& small, Worker& worker) {
+  absl::Status status = ShouldStop(small) ? absl::CancelledError() : MakeJob(small);
+  if (!status.ok()) return Finish(small, std::move(status));
+  RunInline(*small.job, worker);
+}
+
+// Takes the worker's part of what waits, or more where that is not worth waking another worker.
+void Scheduler::TakeGroup(GroupJob& group) {
+  group.tasks.clear();
+  const std::int64_t threads = executor_.num_threads();
+  const std::int64_t part = (small_.size() + threads - 1) / threads;
+  const absl::Time now = clock_.Now();
+  std::int64_t flops = 0;
+  for (std::int64_t i = 0; i < options_.max_batch_requests && !small_.empty(); ++i) {
+    const ScheduledTask* next = small_.Next(now);
+    flops += next->flops;
+    if (options_.max_batch_flops > 0 && flops > options_.max_batch_flops && i > 0) return;
+    if (i >= part && flops + i * kFlopsOfOverhead > kWorthSharing) return;
+    const auto running = running_.insert(ExtractPending(next->id));
+    group.tasks.push_back(running.position->second.get());
+  }
+}
+
+void Scheduler::EndGroup(GroupJob& group) {
+  GroupJob* next = nullptr;
+  {
+    const absl::MutexLock lock(&mutex_);
+    group.active = false;
+    --active_groups_;
+    if (CanAddGroup() && GroupIsDue()) next = ActivateGroup();
+  }
+  // Without one that is active the scheduler may be gone now.
+  if (next != nullptr) SubmitGroup(*next);
+}
+
+void Scheduler::StartLarge(ScheduledTask& large) {
+  absl::Status status = ShouldStop(large) ? absl::CancelledError() : MakeJob(large);
+  if (status.ok()) {
+    try {
+      executor_.Submit(*large.job, {.weight = WeightOf(large.task->priority)});
+      return;
+    } catch (const std::bad_alloc&) {
+      status = NoMemory();
+    }
+  }
+  Finish(large, std::move(status));
+}
+
+absl::Status Scheduler::MakeJob(ScheduledTask& running) {
+  try {
+    AttentionJobHooks hooks;
+    hooks.should_stop = [this, &running] {
+      if (ShouldStop(running)) return true;
+      BeginOnce(running);
+      return false;
+    };
+    hooks.on_finished = [this, &running](absl::Status status) {
+      if (running.small) return Finish(running, std::move(status));
+      const Busy busy(*this);
+      Finish(running, std::move(status));
+      StartWork();  // there is memory for others now
+    };
+    absl::StatusOr<std::unique_ptr<TileJob>> job =
+        MakeAttentionJob(engine_, running.task->problem, running.outputs, std::move(hooks));
+    if (!job.ok()) return job.status();
+    running.job = *std::move(job);
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
+}
+
+bool Scheduler::ShouldStop(ScheduledTask& running) const {
+  if (running.stop_reason.load(std::memory_order_relaxed) != absl::StatusCode::kOk) return true;
+  const absl::Time deadline = running.task->deadline;
+  if (deadline == absl::InfiniteFuture() || clock_.Now() < deadline) return false;
+  running.RequestStop(absl::StatusCode::kDeadlineExceeded);
+  return true;
+}
+
+void Scheduler::BeginOnce(ScheduledTask& running) {
+  if (running.begun.load(std::memory_order_relaxed) || running.begun.exchange(true)) return;
+  metrics_.BatchFormed(1);
+  running.started = clock_.Now();
+  running.batch_size = ++num_computing_;
+}
+
+void Scheduler::Finish(ScheduledTask& running, absl::Status status) {
+  // The job refers to the caller's memory, which may go once on_done is called. This may destroy
+  // the closure that called us: only parameters are used from here on.
+  running.job.reset();
+  const absl::Time now = clock_.Now();
+  std::unique_ptr<ScheduledTask> owned;
+  {
+    const absl::MutexLock lock(&mutex_);
+    owned = std::move(running_.extract(running.id).mapped());
+    Release(owned->bytes);
+    if (!owned->small) running_bytes_ -= owned->working_bytes;
+  }
+  if (absl::IsCancelled(status)) {
+    const absl::StatusCode reason = owned->stop_reason.load();
+    CountDrop(reason);
+    status = GivenUp(reason);
+  }
+  TaskStats stats{.queue = now - owned->task->arrival};
+  if (owned->begun) {
+    --num_computing_;
+    stats = {.queue = owned->started - owned->task->arrival,
+             .compute = now - owned->started,
+             .batch_size = owned->batch_size};
+  }
+  owned->task->on_done(std::move(status), stats);
+}
+
+}  // namespace attend
