@@ -27,7 +27,7 @@ namespace attend {
 
 class RpcTest : public testing::Test {
  protected:
-  RpcTest() : executor_({.threads = 2}), engine_(executor_), metrics_(MetricsOptions()) {}
+  RpcTest() : executor_({.threads = 1}), engine_(executor_), metrics_(MetricsOptions()) {}
 
   ~RpcTest() override { Stop(); }
 
@@ -63,7 +63,7 @@ class RpcTest : public testing::Test {
     server_ = nullptr;
   }
 
-  // Keeps the batch thread busy, so that calls wait.
+  // Keeps the only worker busy, so that calls wait.
   void Hold(Plug& plug) {
     std::unique_ptr<AttentionTask> task = plug.request().Task(clock_);
     plug.request().taken = scheduler_->Submit(task).ok();
