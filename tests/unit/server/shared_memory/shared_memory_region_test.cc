@@ -56,7 +56,8 @@ TEST(SharedMemoryRegion, RefusesNamesOfOtherForms) {
        {std::string(), std::string("/attend-short"), std::string("attend-0123456789abcdef"),
         std::string("/other-0123456789abcdef"), std::string("/attend-../../etc/passwd-and-more"),
         std::string("/attend-with space 0123456789"),
-        std::string("/attend-zero\0zero0123456789", 27), absl::StrCat("/attend-", std::string(201, 'a')),
+        std::string("/attend-zero\0zero0123456789", 27),
+        absl::StrCat("/attend-", std::string(201, 'a')),
         std::string("/dev/shm/attend-0123456789abcdef")}) {
     const auto region = SharedMemoryRegion::Open(name, 1);
     EXPECT_EQ(region.status().code(), absl::StatusCode::kInvalidArgument) << name;
