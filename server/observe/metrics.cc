@@ -23,8 +23,13 @@ using prometheus::Labels;
 using prometheus::Registry;
 
 // Label values, in the order of the enums that index them.
-constexpr std::array<const char*, 4> kMethods = {"Attend", "GetServerInfo", "AttendStream",
-                                                 "Estimate"};
+constexpr std::array<const char*, 7> kMethods = {"Attend",
+                                                 "GetServerInfo",
+                                                 "AttendStream",
+                                                 "Estimate",
+                                                 "RegisterSharedMemory",
+                                                 "UnregisterSharedMemory",
+                                                 "GetSharedMemoryStatus"};
 constexpr std::array<const char*, 4> kDropReasons = {"deadline", "cancelled", "queue_full",
                                                      "draining"};
 constexpr std::array<const char*, 17> kCodes = {
@@ -107,7 +112,9 @@ std::size_t CodeIndex(grpc::StatusCode code) {
 
 class Metrics::Impl {
  public:
-  explicit Impl(MetricsOptions options) : gemm_primitives_(std::move(options.gemm_primitives)) {
+  explicit Impl(MetricsOptions options)
+      : gemm_primitives_(std::move(options.gemm_primitives)),
+        shared_memory_regions_(std::move(options.shared_memory_regions)) {
     AddGauge(registry_, "attend_compute_threads", "Threads that compute.")
         .Set(options.compute_threads);
     AddGauge(registry_, "attend_build_info", "1; the labels say what runs.",
@@ -119,10 +126,15 @@ class Metrics::Impl {
 
   std::vector<prometheus::MetricFamily> Collect() const {
     std::vector<prometheus::MetricFamily> families = registry_.Collect();
-    const std::int64_t primitives = gemm_primitives_ ? gemm_primitives_() : 0;
-    families.push_back(MakeFamily("attend_gemm_primitives",
-                                  "Matrix product kernels created since the start.",
-                                  prometheus::MetricType::Gauge, static_cast<double>(primitives)));
+    const auto add_asked = [&families](const char* name, const char* help, const auto& ask) {
+      const std::int64_t value = ask ? ask() : 0;
+      families.push_back(
+          MakeFamily(name, help, prometheus::MetricType::Gauge, static_cast<double>(value)));
+    };
+    add_asked("attend_gemm_primitives", "Matrix product kernels created since the start.",
+              gemm_primitives_);
+    add_asked("attend_shared_memory_regions", "Regions of shared memory that are registered.",
+              shared_memory_regions_);
     for (prometheus::MetricFamily& family : process_.Collect()) {
       families.push_back(std::move(family));
     }
@@ -132,6 +144,7 @@ class Metrics::Impl {
  private:
   Registry registry_;
   const std::function<std::int64_t()> gemm_primitives_;
+  const std::function<std::int64_t()> shared_memory_regions_;
   const ProcessMetrics process_;
 
  public:

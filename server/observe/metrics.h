@@ -12,7 +12,15 @@
 namespace attend {
 
 // Values of the `method` label.
-enum class Method : std::uint8_t { kAttend, kGetServerInfo, kAttendStream, kEstimate };
+enum class Method : std::uint8_t {
+  kAttend,
+  kGetServerInfo,
+  kAttendStream,
+  kEstimate,
+  kRegisterSharedMemory,
+  kUnregisterSharedMemory,
+  kGetSharedMemoryStatus,
+};
 
 // Why an admitted or arriving request was never computed, or not to its end: values of the `reason`
 // label of attend_dropped_total.
@@ -41,6 +49,8 @@ struct MetricsOptions {
   int compute_threads = 0;
   // AttentionEngine::primitives_created; asked at each scrape, from any thread. Empty: 0.
   std::function<std::int64_t()> gemm_primitives;
+  // Likewise SharedMemoryRegistry::num_regions.
+  std::function<std::int64_t()> shared_memory_regions;
 };
 
 // Every series exists from the start, labels are closed sets, and no call looks a series up by

@@ -19,11 +19,13 @@ namespace {
 // Time that the callers of failed calls get to receive the failure, before gRPC cuts them off.
 constexpr absl::Duration kAnswerTime = absl::Milliseconds(300);
 
-MetricsOptions MakeMetricsOptions(const Executor& executor, const AttentionEngine& engine) {
+MetricsOptions MakeMetricsOptions(const Executor& executor, const AttentionEngine& engine,
+                                  const SharedMemoryRegistry& shared_memory) {
   return {.version = ATTEND_VERSION,
           .cpu_target = CpuTarget(),
           .compute_threads = executor.num_threads(),
-          .gemm_primitives = [&engine] { return engine.primitives_created(); }};
+          .gemm_primitives = [&engine] { return engine.primitives_created(); },
+          .shared_memory_regions = [&shared_memory] { return shared_memory.num_regions(); }};
 }
 
 SchedulerOptions MakeSchedulerOptions(const Settings& settings) {
@@ -52,8 +54,13 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
       ready_file_(settings_.ready_file),
       executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
       engine_(executor_),
-      metrics_(MakeMetricsOptions(executor_, engine_)),
-      health_({v1::AttentionService::service_full_name()}) {}
+      shared_memory_({.max_regions = settings_.max_shared_memory_regions,
+                      .idle_time = settings_.shared_memory_idle_time},
+                     clock_),
+      metrics_(MakeMetricsOptions(executor_, engine_, shared_memory_)),
+      health_({v1::AttentionService::service_full_name()}),
+      shared_memory_service_(
+          {.registry = OfferedSharedMemory(), .metrics = &metrics_, .clock = &clock_}) {}
 
 ServerProcess::~ServerProcess() {
   if (grpc_.server != nullptr && state_ != State::kDraining) {
@@ -104,7 +111,7 @@ absl::Status ServerProcess::StartServing() {
                               .max_message_bytes = settings_.max_message_bytes,
                               .info = Info()});
   absl::StatusOr<GrpcServer> grpc =
-      StartGrpcServer(settings_, {attention_service_.get(), &health_});
+      StartGrpcServer(settings_, {attention_service_.get(), &shared_memory_service_, &health_});
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
   ready_file_.RemoveStale();  // nobody else listens where it says

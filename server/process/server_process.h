@@ -21,9 +21,11 @@
 #include "server/process/grpc_server.h"
 #include "server/process/ready_file.h"
 #include "server/rpc/attention_service.h"
+#include "server/rpc/shared_memory_service.h"
 #include "server/schedule/clock.h"
 #include "server/schedule/scheduler.h"
 #include "server/settings/settings.h"
+#include "server/shared_memory/shared_memory_registry.h"
 
 namespace attend {
 
@@ -71,6 +73,11 @@ class ServerProcess {
     return calls_done_ || hurried_;
   }
 
+  // Null where the server does not offer shared memory.
+  SharedMemoryRegistry* OfferedSharedMemory() {
+    return settings_.shared_memory ? &shared_memory_ : nullptr;
+  }
+
   std::string NotReadyReason() const;
   std::string StatusJson() const;
   v1::ServerInfo Info() const;
@@ -90,10 +97,12 @@ class ServerProcess {
   MonotonicClock clock_;
   Executor executor_;
   AttentionEngine engine_;
+  SharedMemoryRegistry shared_memory_;
   Metrics metrics_;
   std::unique_ptr<Scheduler> scheduler_;
   HealthService health_;
   std::unique_ptr<AttentionService> attention_service_;
+  SharedMemoryService shared_memory_service_;
   GrpcServer grpc_;
   std::string admin_address_;
   std::unique_ptr<AdminServer> admin_;

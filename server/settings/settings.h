@@ -46,6 +46,10 @@ struct Settings {
   absl::Duration max_queue_delay = absl::ZeroDuration();
   absl::Duration max_priority_wait = absl::Seconds(1);
 
+  bool shared_memory = false;
+  std::int64_t max_shared_memory_regions = 256;
+  absl::Duration shared_memory_idle_time = absl::Minutes(10);
+
   absl::Duration drain_grace = absl::Milliseconds(700);
   absl::Duration drain_timeout = absl::Seconds(10);
 

@@ -270,6 +270,18 @@ std::vector<SettingRow> ScheduleRows() {
               "Time after which a waiting request goes before all later ones of any priority")});
 }
 
+std::vector<SettingRow> SharedMemoryRows() {
+  return Grouped(
+      "Shared memory",
+      {Switch("shared-memory", &Settings::shared_memory,
+              "Let callers on a Unix socket pass tensors in POSIX shared memory"),
+       Ranged("max-shared-memory-regions", kCount, In(&Settings::max_shared_memory_regions),
+              {1, 65536}, "Regions that callers may have registered at once"),
+       Ranged("shared-memory-idle-time", kDuration, In(&Settings::shared_memory_idle_time),
+              {absl::ZeroDuration(), absl::Hours(24 * 365)},
+              "A region that nobody used for this long gives way where there are too many")});
+}
+
 std::vector<SettingRow> DrainRows() {
   return Grouped(
       "Shutdown",
@@ -314,8 +326,8 @@ std::vector<SettingRow> LimitRows() {
 
 std::vector<SettingRow> AllRows() {
   std::vector<SettingRow> all;
-  for (auto& group : {AddressRows(), ComputeRows(), ConnectionRows(), ScheduleRows(), DrainRows(),
-                      LogRows(), LimitRows()}) {
+  for (auto& group : {AddressRows(), ComputeRows(), ConnectionRows(), ScheduleRows(),
+                      SharedMemoryRows(), DrainRows(), LogRows(), LimitRows()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;
