@@ -35,6 +35,13 @@ SchedulerOptions MakeSchedulerOptions(const Settings& settings) {
           .max_priority_wait = settings.max_priority_wait};
 }
 
+BufferPoolOptions MakePoolOptions(const Settings& settings) {
+  // Those of the requests that are admitted, and as much again for answers on their way to callers
+  // who are slow to read them.
+  return {.max_kept_bytes = settings.buffer_pool_bytes,
+          .max_lent_bytes = 2 * settings.max_queued_bytes};
+}
+
 std::string AddressWithPort(const std::string& text, int port) {
   absl::StatusOr<Address> address = ParseAddress(text);
   if (!address.ok()) return text;
@@ -51,6 +58,7 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
       ready_file_(settings_.ready_file),
       executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
       engine_(executor_.num_threads()),
+      buffers_(MakePoolOptions(settings_)),
       metrics_(MakeMetricsOptions(executor_, engine_)),
       health_({v1::AttentionService::service_full_name()}) {}
 
@@ -98,6 +106,7 @@ absl::Status ServerProcess::StartServing() {
       AttentionServiceOptions{.scheduler = scheduler_.get(),
                               .metrics = &metrics_,
                               .clock = &clock_,
+                              .buffers = &buffers_,
                               .logger = logger_,
                               .limits = settings_.limits,
                               .max_message_bytes = settings_.max_message_bytes,

@@ -26,10 +26,12 @@ AttentionService::AttentionService(AttentionServiceOptions options)
     : options_(std::move(options)) {}
 
 grpc::ServerUnaryReactor* AttentionService::Attend(grpc::CallbackServerContext* context,
-                                                   const v1::AttendRequest* request,
-                                                   v1::AttendResponse* response) {
-  auto* call = new AttendCall(options_, context, request, response);
-  call->Start();
+                                                   const grpc::ByteBuffer* request,
+                                                   grpc::ByteBuffer* response) {
+  auto* call = new AttendCall(options_, context, response);
+  // gRPC made the buffer, as no constant, for this call alone, and would keep the message until the
+  // call has ended.
+  call->Start(const_cast<grpc::ByteBuffer&>(*request));
   return call;
 }
 

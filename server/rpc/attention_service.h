@@ -8,6 +8,7 @@
 #include "attend/v1/attention.grpc.pb.h"
 #include "attend/v1/attention.pb.h"
 #include "core/base/attention_problem.h"
+#include "core/base/buffer_pool.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/schedule/clock.h"
@@ -19,8 +20,9 @@ namespace attend {
 struct AttentionServiceOptions {
   Scheduler* scheduler = nullptr;
   Metrics* metrics = nullptr;
-  Clock* clock = nullptr;  // the scheduler's
-  Logger logger;           // must not be null either
+  Clock* clock = nullptr;         // the scheduler's
+  BufferPool* buffers = nullptr;  // for the tensors of requests and responses
+  Logger logger;                  // must not be null either
   // What a request may hold at most.
   AttentionLimits limits;
   // Of a request or response message, as the gRPC server was given it.
@@ -29,17 +31,25 @@ struct AttentionServiceOptions {
   v1::ServerInfo info;
 };
 
+// The methods whose messages carry tensors take and give them as bytes: the generated classes copy
+// every tensor.
+using AttentionServiceBase = v1::AttentionService::WithRawCallbackMethod_Attend<
+    v1::AttentionService::WithCallbackMethod_AttendStream<
+        v1::AttentionService::WithCallbackMethod_GetServerInfo<
+            v1::AttentionService::WithCallbackMethod_Estimate<v1::AttentionService::Service>>>>;
+
 // Attend and GetServerInfo; AttendStream and Estimate answer UNIMPLEMENTED, and are counted.
 // Handlers never block: a call is checked and submitted on gRPC's thread, and finished from the
 // thread that computed it. Each call finishes once, whatever becomes of it, also while the
 // scheduler shuts down. Thread-safety: safe from any thread.
-class AttentionService final : public v1::AttentionService::CallbackService {
+class AttentionService final : public AttentionServiceBase {
  public:
   explicit AttentionService(AttentionServiceOptions options);
 
+  // `request` is left empty: what it held is freed as early as can be.
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
-                                   const v1::AttendRequest* request,
-                                   v1::AttendResponse* response) override;
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override;
 
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest* request,

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "attend/v1/attention.grpc.pb.h"
 #include "core/attention/attention.h"
+#include "core/base/buffer_pool.h"
 #include "core/base/tensor.h"
 #include "core/executor/executor.h"
 #include "server/observe/logging.h"
@@ -42,6 +43,7 @@ class RpcTest : public testing::Test {
         AttentionServiceOptions{.scheduler = scheduler_.get(),
                                 .metrics = &metrics_,
                                 .clock = &clock_,
+                                .buffers = &buffers_,
                                 .logger = logger_,
                                 .limits = {},
                                 .max_message_bytes = max_message_bytes,
@@ -115,6 +117,7 @@ class RpcTest : public testing::Test {
   Executor executor_;
   AttentionEngine engine_;
   Metrics metrics_;
+  BufferPool buffers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<AttentionService> service_;
   std::unique_ptr<grpc::Server> server_;

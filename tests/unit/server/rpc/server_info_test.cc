@@ -72,9 +72,10 @@ TEST(ServerInfoTest, TellsEveryLimit) {
   EXPECT_EQ(limits.max_message_bytes(), 7);
   EXPECT_EQ(limits.max_queued_requests(), 8);
   EXPECT_EQ(limits.max_streams_per_connection(), 9);
+  EXPECT_EQ(limits.max_skeleton_bytes(), 65536 + 3 * 11 * facts.limits.max_batch);
   EXPECT_EQ(limits.max_queued_bytes(), 10);
   // A limit that is added to the API must be told too.
-  EXPECT_EQ(v1::Limits::descriptor()->field_count(), 10);
+  EXPECT_EQ(v1::Limits::descriptor()->field_count(), 11);
 }
 
 }  // namespace
