@@ -19,11 +19,14 @@ namespace {
 // Time that the callers of failed calls get to receive the failure, before gRPC cuts them off.
 constexpr absl::Duration kAnswerTime = absl::Milliseconds(300);
 
-MetricsOptions MakeMetricsOptions(const Executor& executor, const AttentionEngine& engine) {
+MetricsOptions MakeMetricsOptions(const Executor& executor, const AttentionEngine& engine,
+                                  const BufferPool& buffers) {
   return {.version = ATTEND_VERSION,
           .cpu_target = CpuTarget(),
           .compute_threads = executor.num_threads(),
-          .gemm_primitives = [&engine] { return engine.primitives_created(); }};
+          .gemm_primitives = [&engine] { return engine.primitives_created(); },
+          .lent_buffer_bytes = [&buffers] { return buffers.lent_bytes(); },
+          .kept_buffer_bytes = [&buffers] { return buffers.kept_bytes(); }};
 }
 
 SchedulerOptions MakeSchedulerOptions(const Settings& settings) {
@@ -59,7 +62,7 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
       executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
       engine_(executor_.num_threads()),
       buffers_(MakePoolOptions(settings_)),
-      metrics_(MakeMetricsOptions(executor_, engine_)),
+      metrics_(MakeMetricsOptions(executor_, engine_, buffers_)),
       health_({v1::AttentionService::service_full_name()}) {}
 
 ServerProcess::~ServerProcess() {
@@ -110,6 +113,7 @@ absl::Status ServerProcess::StartServing() {
                               .logger = logger_,
                               .limits = settings_.limits,
                               .max_message_bytes = settings_.max_message_bytes,
+                              .max_stream_requests = settings_.max_stream_requests,
                               .info = Info()});
   absl::StatusOr<GrpcServer> grpc =
       StartGrpcServer(settings_, {attention_service_.get(), &health_});
@@ -153,6 +157,8 @@ void ServerProcess::WaitForGrace(absl::Time deadline) {
 }
 
 void ServerProcess::FinishCalls(absl::Time deadline) {
+  // A stream would stay open as long as its caller likes.
+  attention_service_->Drain();
   // Refuses new calls at once, and returns when the last has been answered. It never returns while
   // a call has no answer, whatever its deadline: the scheduler sees to that below.
   std::thread closer([this, deadline] {
@@ -213,7 +219,8 @@ v1::ServerInfo ServerProcess::Info() const {
                          .max_message_bytes = settings_.max_message_bytes,
                          .max_queued_requests = settings_.max_queued_requests,
                          .max_streams_per_connection = settings_.max_streams_per_connection,
-                         .max_queued_bytes = settings_.max_queued_bytes});
+                         .max_queued_bytes = settings_.max_queued_bytes,
+                         .max_stream_requests = settings_.max_stream_requests});
 }
 
 }  // namespace attend

@@ -165,6 +165,7 @@ void AttendJob::Record(const AttendAnswer& answer, const TaskStats& stats,
   if (problem != nullptr) record.queue_seconds = absl::ToDoubleSeconds(stats.queue);
   if (stats.batch_size > 0) record.compute_seconds = absl::ToDoubleSeconds(stats.compute);
   record.received_bytes = received_.message_bytes();
+  record.copied_bytes = received_.copied_bytes();
   if (record.code == grpc::StatusCode::OK) {
     record.sent_bytes = static_cast<std::int64_t>(answer.message.Length());
     record.tokens = QueryTokens(*problem);

@@ -5,22 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/rpc/attend_call.h"
+#include "server/rpc/attend_stream.h"
 
 namespace attend {
-
-namespace {
-
-// A stream that is finished before it begins.
-class FinishedStream final
-    : public grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse> {
- public:
-  explicit FinishedStream(grpc::Status status) { Finish(std::move(status)); }
-
- private:
-  void OnDone() override { delete this; }
-};
-
-}  // namespace
 
 AttentionService::AttentionService(AttentionServiceOptions options)
     : options_(std::move(options)) {}
@@ -51,9 +38,9 @@ grpc::ServerUnaryReactor* AttentionService::GetServerInfo(grpc::CallbackServerCo
   return reactor;
 }
 
-grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse>*
-AttentionService::AttendStream(grpc::CallbackServerContext* /*context*/) {
-  return new FinishedStream(NotOffered(Method::kAttendStream, "AttendStream"));
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::AttendStream(
+    grpc::CallbackServerContext* context) {
+  return attend::AttendStream::Open(options_, *context, open_streams_);
 }
 
 grpc::ServerUnaryReactor* AttentionService::Estimate(grpc::CallbackServerContext* context,

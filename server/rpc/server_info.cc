@@ -33,6 +33,7 @@ void FillLimits(const ServerFacts& facts, v1::Limits& limits) {
   limits.set_max_queued_requests(facts.max_queued_requests);
   limits.set_max_streams_per_connection(facts.max_streams_per_connection);
   limits.set_max_queued_bytes(facts.max_queued_bytes);
+  limits.set_max_stream_requests(facts.max_stream_requests);
   limits.set_max_skeleton_bytes(MaxSkeletonBytes(facts.limits));
 }
 
