@@ -86,7 +86,7 @@ sanitize: asan tsan ## unit and integration tests under asan with ubsan, then ts
 asan tsan: deps
 	@cmake --workflow --preset $@
 
-fuzz: ## look for requests that are computed wrongly (SECONDS=60), corpus in build/fuzz/corpus
+fuzz: ## look for requests that are computed or read wrongly (SECONDS=60), corpora in build/fuzz
 	@deploy/install-deps.sh --only build,fuzz
 	@cmake --preset fuzz
 	@cmake --build --preset fuzz

@@ -79,7 +79,7 @@ using CodeCounters = std::array<Counter*, kCodes.size()>;
 std::array<CodeCounters, kMethods.size()> AddRequestCounters(Registry& registry) {
   auto& family = prometheus::BuildCounter()
                      .Name("attend_requests_total")
-                     .Help("Calls that ended, by method and gRPC code.")
+                     .Help("Calls, and requests of streams, that ended, by method and gRPC code.")
                      .Register(registry);
   std::array<CodeCounters, kMethods.size()> counters{};
   for (std::size_t method = 0; method < kMethods.size(); ++method) {
@@ -93,7 +93,7 @@ std::array<CodeCounters, kMethods.size()> AddRequestCounters(Registry& registry)
 std::array<Histogram*, kMethods.size()> AddRequestSeconds(Registry& registry) {
   auto& family = prometheus::BuildHistogram()
                      .Name("attend_request_seconds")
-                     .Help("Time from a call's arrival to its answer, whatever its code.")
+                     .Help("Time from a request's arrival to its answer, whatever its code.")
                      .Register(registry);
   std::array<Histogram*, kMethods.size()> histograms{};
   for (std::size_t method = 0; method < kMethods.size(); ++method) {
@@ -112,29 +112,31 @@ std::size_t CodeIndex(grpc::StatusCode code) {
 
 class Metrics::Impl {
  public:
-  explicit Impl(MetricsOptions options)
-      : gemm_primitives_(std::move(options.gemm_primitives)),
-        shared_memory_regions_(std::move(options.shared_memory_regions)) {
+  explicit Impl(MetricsOptions options) : options_(std::move(options)) {
     AddGauge(registry_, "attend_compute_threads", "Threads that compute.")
-        .Set(options.compute_threads);
+        .Set(options_.compute_threads);
     AddGauge(registry_, "attend_build_info", "1; the labels say what runs.",
-             {{"version", options.version},
-              {"cpu_target", options.cpu_target},
+             {{"version", options_.version},
+              {"cpu_target", options_.cpu_target},
               {"grpc_version", grpc::Version()}})
         .Set(1);
   }
 
   std::vector<prometheus::MetricFamily> Collect() const {
     std::vector<prometheus::MetricFamily> families = registry_.Collect();
-    const auto add_asked = [&families](const char* name, const char* help, const auto& ask) {
-      const std::int64_t value = ask ? ask() : 0;
-      families.push_back(
-          MakeFamily(name, help, prometheus::MetricType::Gauge, static_cast<double>(value)));
+    const auto add_gauge = [&families](const char* name, const char* help,
+                                       const std::function<std::int64_t()>& value) {
+      families.push_back(MakeFamily(name, help, prometheus::MetricType::Gauge,
+                                    value ? static_cast<double>(value()) : 0));
     };
-    add_asked("attend_gemm_primitives", "Matrix product kernels created since the start.",
-              gemm_primitives_);
-    add_asked("attend_shared_memory_regions", "Regions of shared memory that are registered.",
-              shared_memory_regions_);
+    add_gauge("attend_gemm_primitives", "Matrix product kernels created since the start.",
+              options_.gemm_primitives);
+    add_gauge("attend_shared_memory_regions", "Regions of shared memory that are registered.",
+              options_.shared_memory_regions);
+    add_gauge("attend_buffer_lent_bytes", "Memory of messages that is in use.",
+              options_.lent_buffer_bytes);
+    add_gauge("attend_buffer_kept_bytes", "Memory of messages that is kept for the next ones.",
+              options_.kept_buffer_bytes);
     for (prometheus::MetricFamily& family : process_.Collect()) {
       families.push_back(std::move(family));
     }
@@ -143,8 +145,7 @@ class Metrics::Impl {
 
  private:
   Registry registry_;
-  const std::function<std::int64_t()> gemm_primitives_;
-  const std::function<std::int64_t()> shared_memory_regions_;
+  const MetricsOptions options_;
   const ProcessMetrics process_;
 
  public:
@@ -166,10 +167,13 @@ class Metrics::Impl {
       AddCounter(registry_, "attend_flops_total", "Floating-point operations that requests took.");
   Counter& received_bytes =
       AddCounter(registry_, "attend_received_bytes_total", "Bytes of request messages.");
+  Counter& copied_bytes = AddCounter(registry_, "attend_copied_bytes_total",
+                                     "Bytes of request tensors that were copied.");
   Counter& sent_bytes =
       AddCounter(registry_, "attend_sent_bytes_total", "Bytes of response messages.");
   Gauge& in_flight = AddGauge(registry_, "attend_in_flight_requests",
-                              "Calls that arrived and have no answer yet.");
+                              "Requests that arrived and have no answer yet.");
+  Gauge& open_streams = AddGauge(registry_, "attend_open_streams", "Streams that are open.");
   Gauge& queue_depth = AddGauge(registry_, "attend_queue_depth", "Requests that wait for compute.");
 };
 
@@ -186,10 +190,15 @@ void Metrics::RequestFinished(Method method, const RequestRecord& record) {
   if (record.queue_seconds.has_value()) impl_->queue_seconds.Observe(*record.queue_seconds);
   if (record.compute_seconds.has_value()) impl_->compute_seconds.Observe(*record.compute_seconds);
   impl_->received_bytes.Increment(static_cast<double>(record.received_bytes));
+  impl_->copied_bytes.Increment(static_cast<double>(record.copied_bytes));
   impl_->sent_bytes.Increment(static_cast<double>(record.sent_bytes));
   impl_->tokens.Increment(static_cast<double>(record.tokens));
   impl_->flops.Increment(static_cast<double>(record.flops));
 }
+
+void Metrics::StreamOpened() { impl_->open_streams.Increment(); }
+
+void Metrics::StreamClosed() { impl_->open_streams.Decrement(); }
 
 void Metrics::SetQueueDepth(std::int64_t requests) {
   impl_->queue_depth.Set(static_cast<double>(requests));

@@ -31,13 +31,14 @@ enum class DropReason : std::uint8_t {
   kDraining,   // the server is shutting down
 };
 
-// What one call came to.
+// What one call, or one request of a stream, came to.
 struct RequestRecord {
   grpc::StatusCode code = grpc::StatusCode::OK;
   double total_seconds = 0;               // from arrival to the answer
   std::optional<double> queue_seconds;    // unset: was never queued
   std::optional<double> compute_seconds;  // unset: was never computed
   std::int64_t received_bytes = 0;        // of the request message
+  std::int64_t copied_bytes = 0;          // of its tensors
   std::int64_t sent_bytes = 0;            // of the response message
   std::int64_t tokens = 0;                // queries computed
   std::int64_t flops = 0;                 // computed, as in Stats.flops
@@ -51,6 +52,9 @@ struct MetricsOptions {
   std::function<std::int64_t()> gemm_primitives;
   // Likewise SharedMemoryRegistry::num_regions.
   std::function<std::int64_t()> shared_memory_regions;
+  // Memory of messages that is in use, and kept for the next ones; likewise.
+  std::function<std::int64_t()> lent_buffer_bytes;
+  std::function<std::int64_t()> kept_buffer_bytes;
 };
 
 // Every series exists from the start, labels are closed sets, and no call looks a series up by
@@ -66,6 +70,11 @@ class Metrics {
   // Each RequestStarted is followed by exactly one RequestFinished, whatever becomes of the call.
   void RequestStarted(Method method);
   void RequestFinished(Method method, const RequestRecord& record);
+
+  // Each StreamOpened is followed by exactly one StreamClosed. Requests on a stream are counted as
+  // above, one by one.
+  void StreamOpened();
+  void StreamClosed();
 
   // Requests that are admitted and wait for compute.
   void SetQueueDepth(std::int64_t requests);

@@ -20,12 +20,15 @@ namespace {
 constexpr absl::Duration kAnswerTime = absl::Milliseconds(300);
 
 MetricsOptions MakeMetricsOptions(const Executor& executor, const AttentionEngine& engine,
-                                  const SharedMemoryRegistry& shared_memory) {
+                                  const SharedMemoryRegistry& shared_memory,
+                                  const BufferPool& buffers) {
   return {.version = ATTEND_VERSION,
           .cpu_target = CpuTarget(),
           .compute_threads = executor.num_threads(),
           .gemm_primitives = [&engine] { return engine.primitives_created(); },
-          .shared_memory_regions = [&shared_memory] { return shared_memory.num_regions(); }};
+          .shared_memory_regions = [&shared_memory] { return shared_memory.num_regions(); },
+          .lent_buffer_bytes = [&buffers] { return buffers.lent_bytes(); },
+          .kept_buffer_bytes = [&buffers] { return buffers.kept_bytes(); }};
 }
 
 SchedulerOptions MakeSchedulerOptions(const Settings& settings) {
@@ -36,6 +39,13 @@ SchedulerOptions MakeSchedulerOptions(const Settings& settings) {
           .max_running_bytes = settings.max_running_bytes,
           .max_queue_delay = settings.max_queue_delay,
           .max_priority_wait = settings.max_priority_wait};
+}
+
+BufferPoolOptions MakePoolOptions(const Settings& settings) {
+  // Those of the requests that are admitted, and as much again for answers on their way to callers
+  // who are slow to read them.
+  return {.max_kept_bytes = settings.buffer_pool_bytes,
+          .max_lent_bytes = 2 * settings.max_queued_bytes};
 }
 
 std::string AddressWithPort(const std::string& text, int port) {
@@ -54,10 +64,11 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
       ready_file_(settings_.ready_file),
       executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
       engine_(executor_),
+      buffers_(MakePoolOptions(settings_)),
       shared_memory_({.max_regions = settings_.max_shared_memory_regions,
                       .idle_time = settings_.shared_memory_idle_time},
                      clock_),
-      metrics_(MakeMetricsOptions(executor_, engine_, shared_memory_)),
+      metrics_(MakeMetricsOptions(executor_, engine_, shared_memory_, buffers_)),
       health_({v1::AttentionService::service_full_name()}),
       shared_memory_service_(
           {.registry = OfferedSharedMemory(), .metrics = &metrics_, .clock = &clock_}) {}
@@ -106,9 +117,11 @@ absl::Status ServerProcess::StartServing() {
       AttentionServiceOptions{.scheduler = scheduler_.get(),
                               .metrics = &metrics_,
                               .clock = &clock_,
+                              .buffers = &buffers_,
                               .logger = logger_,
                               .limits = settings_.limits,
                               .max_message_bytes = settings_.max_message_bytes,
+                              .max_stream_requests = settings_.max_stream_requests,
                               .info = Info()});
   absl::StatusOr<GrpcServer> grpc =
       StartGrpcServer(settings_, {attention_service_.get(), &shared_memory_service_, &health_});
@@ -152,6 +165,8 @@ void ServerProcess::WaitForGrace(absl::Time deadline) {
 }
 
 void ServerProcess::FinishCalls(absl::Time deadline) {
+  // A stream would stay open as long as its caller likes.
+  attention_service_->Drain();
   // Refuses new calls at once, and returns when the last has been answered. It never returns while
   // a call has no answer, whatever its deadline: the scheduler sees to that below.
   std::thread closer([this, deadline] {
@@ -212,7 +227,8 @@ v1::ServerInfo ServerProcess::Info() const {
                          .max_message_bytes = settings_.max_message_bytes,
                          .max_queued_requests = settings_.max_queued_requests,
                          .max_streams_per_connection = settings_.max_streams_per_connection,
-                         .max_queued_bytes = settings_.max_queued_bytes});
+                         .max_queued_bytes = settings_.max_queued_bytes,
+                         .max_stream_requests = settings_.max_stream_requests});
 }
 
 }  // namespace attend

@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/attention/attention.h"
+#include "core/base/buffer_pool.h"
 #include "core/executor/executor.h"
 #include "server/health/health_service.h"
 #include "server/observe/admin_server.h"
@@ -97,6 +98,7 @@ class ServerProcess {
   MonotonicClock clock_;
   Executor executor_;
   AttentionEngine engine_;
+  BufferPool buffers_;
   SharedMemoryRegistry shared_memory_;
   Metrics metrics_;
   std::unique_ptr<Scheduler> scheduler_;

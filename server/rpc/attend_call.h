@@ -1,53 +1,34 @@
-// One Attend call, from its arrival to its answer.
+// One call of Attend.
 #ifndef ATTEND_SERVER_RPC_ATTEND_CALL_H_
 #define ATTEND_SERVER_RPC_ATTEND_CALL_H_
 
 #include <grpcpp/grpcpp.h>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "attend/v1/attention.pb.h"
-#include "core/base/attention_problem.h"
+#include "server/rpc/attend_job.h"
 #include "server/rpc/attention_service.h"
-#include "server/schedule/scheduler.h"
 
 namespace attend {
 
-// The one owner of the call's state. It finishes the call exactly once: from Start where the call
-// is refused, else from the scheduler's on_done. gRPC keeps it, the request and the response alive
-// until OnDone, which comes after Start's handler has returned and after OnCancel, if any.
-class AttendCall final : public grpc::ServerUnaryReactor {
+// Carries one request and its answer between gRPC and a job. gRPC keeps it, the request and the
+// response alive until OnDone, which comes after Start's handler has returned and after OnCancel,
+// if any.
+class AttendCall final : public grpc::ServerUnaryReactor, private AttendJob {
  public:
   AttendCall(const AttentionServiceOptions& options, grpc::CallbackServerContext* context,
-             const v1::AttendRequest* request, v1::AttendResponse* response);
+             grpc::ByteBuffer* response);
 
-  // Checks the request and submits it. To be called once, by the handler.
-  void Start();
+  // Takes the request out of `request` and answers it, now or later. To be called once, by the
+  // handler.
+  void Start(grpc::ByteBuffer& request);
 
  private:
-  void OnCancel() override;
+  void OnAnswer(AttendAnswer& answer) override;
+  void OnCancel() override { Cancel(); }
   void OnDone() override { delete this; }
 
-  absl::Status Submit();
-  absl::StatusOr<AttentionProblem> MakeProblem() const;
-  absl::StatusOr<Priority> GetPriority() const;
-  // The earlier of the call's own deadline and the request's timeout, on the scheduler's clock.
-  absl::StatusOr<absl::Time> GetDeadline() const;
-
-  // `problem`: of a call that was submitted; null otherwise.
-  void FinishWith(const absl::Status& status, const TaskStats& stats,
-                  const AttentionProblem* problem);
-  void Record(grpc::StatusCode code, const TaskStats& stats, const AttentionProblem* problem) const;
-  // One line, at debug.
-  void Log(grpc::StatusCode code, const TaskStats& stats, const AttentionProblem* problem) const;
-
-  const AttentionServiceOptions& options_;
+  Clock& clock_;
   grpc::CallbackServerContext* const context_;
-  const v1::AttendRequest* const request_;
-  v1::AttendResponse* const response_;
-  const absl::Time arrival_;
-  TaskId task_id_ = 0;  // 0: never submitted. Written by the handler, read by OnCancel after it.
+  grpc::ByteBuffer* const response_;
 };
 
 }  // namespace attend

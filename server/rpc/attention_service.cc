@@ -5,31 +5,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/rpc/attend_call.h"
+#include "server/rpc/attend_stream.h"
 
 namespace attend {
-
-namespace {
-
-// A stream that is finished before it begins.
-class FinishedStream final
-    : public grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse> {
- public:
-  explicit FinishedStream(grpc::Status status) { Finish(std::move(status)); }
-
- private:
-  void OnDone() override { delete this; }
-};
-
-}  // namespace
 
 AttentionService::AttentionService(AttentionServiceOptions options)
     : options_(std::move(options)) {}
 
 grpc::ServerUnaryReactor* AttentionService::Attend(grpc::CallbackServerContext* context,
-                                                   const v1::AttendRequest* request,
-                                                   v1::AttendResponse* response) {
-  auto* call = new AttendCall(options_, context, request, response);
-  call->Start();
+                                                   const grpc::ByteBuffer* request,
+                                                   grpc::ByteBuffer* response) {
+  auto* call = new AttendCall(options_, context, response);
+  // gRPC made the buffer, as no constant, for this call alone, and would keep the message until the
+  // call has ended.
+  call->Start(const_cast<grpc::ByteBuffer&>(*request));
   return call;
 }
 
@@ -49,9 +38,9 @@ grpc::ServerUnaryReactor* AttentionService::GetServerInfo(grpc::CallbackServerCo
   return reactor;
 }
 
-grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse>*
-AttentionService::AttendStream(grpc::CallbackServerContext* /*context*/) {
-  return new FinishedStream(NotOffered(Method::kAttendStream, "AttendStream"));
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::AttendStream(
+    grpc::CallbackServerContext* context) {
+  return attend::AttendStream::Open(options_, *context, open_streams_);
 }
 
 grpc::ServerUnaryReactor* AttentionService::Estimate(grpc::CallbackServerContext* context,

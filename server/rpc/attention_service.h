@@ -8,8 +8,10 @@
 #include "attend/v1/attention.grpc.pb.h"
 #include "attend/v1/attention.pb.h"
 #include "core/base/attention_problem.h"
+#include "core/base/buffer_pool.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
+#include "server/rpc/open_streams.h"
 #include "server/schedule/clock.h"
 #include "server/schedule/scheduler.h"
 
@@ -19,43 +21,60 @@ namespace attend {
 struct AttentionServiceOptions {
   Scheduler* scheduler = nullptr;
   Metrics* metrics = nullptr;
-  Clock* clock = nullptr;  // the scheduler's
-  Logger logger;           // must not be null either
+  Clock* clock = nullptr;         // the scheduler's
+  BufferPool* buffers = nullptr;  // for the tensors of requests and responses
+  Logger logger;                  // must not be null either
   // What a request may hold at most.
   AttentionLimits limits;
   // Of a request or response message, as the gRPC server was given it.
   std::int64_t max_message_bytes = std::int64_t{256} << 20;
+  // Requests of one stream that wait for their answer, or whose answer waits to be sent. At
+  // least 1.
+  int max_stream_requests = 256;
   // The answer to GetServerInfo; see server_info.h. Its `server` is Stats.server of every response.
   v1::ServerInfo info;
 };
 
-// Attend and GetServerInfo; AttendStream and Estimate answer UNIMPLEMENTED, and are counted.
+// The methods whose messages carry tensors take and give them as bytes: the generated classes copy
+// every tensor.
+using AttentionServiceBase = v1::AttentionService::WithRawCallbackMethod_Attend<
+    v1::AttentionService::WithRawCallbackMethod_AttendStream<
+        v1::AttentionService::WithCallbackMethod_GetServerInfo<
+            v1::AttentionService::WithCallbackMethod_Estimate<v1::AttentionService::Service>>>>;
+
+// Attend, AttendStream and GetServerInfo; Estimate answers UNIMPLEMENTED, and is counted.
 // Handlers never block: a call is checked and submitted on gRPC's thread, and finished from the
 // thread that computed it. Each call finishes once, whatever becomes of it, also while the
 // scheduler shuts down. Thread-safety: safe from any thread.
-class AttentionService final : public v1::AttentionService::CallbackService {
+class AttentionService final : public AttentionServiceBase {
  public:
   explicit AttentionService(AttentionServiceOptions options);
 
+  // `request` is left empty: what it held is freed as early as can be.
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
-                                   const v1::AttendRequest* request,
-                                   v1::AttendResponse* response) override;
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override;
 
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest* request,
                                           v1::ServerInfo* response) override;
 
-  grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse>* AttendStream(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(
       grpc::CallbackServerContext* context) override;
 
   grpc::ServerUnaryReactor* Estimate(grpc::CallbackServerContext* context,
                                      const v1::AttendRequest* request, v1::Cost* response) override;
+
+  // Lets no stream read on: each ends once what it has in flight is answered. To be called before
+  // the gRPC server is shut down, which waits for every stream.
+  void Drain() { open_streams_.Drain(); }
 
  private:
   // Counts a call of a method that is not offered, and returns its answer.
   grpc::Status NotOffered(Method method, const char* name) const;
 
   const AttentionServiceOptions options_;
+  OpenStreams open_streams_;
 };
 
 }  // namespace attend

@@ -5,6 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "core/attention/attention.h"
 #include "core/base/dtype.h"
+#include "server/wire/received_request.h"
 #include "server/wire/tensor.h"
 
 namespace attend {
@@ -32,6 +33,8 @@ void FillLimits(const ServerFacts& facts, v1::Limits& limits) {
   limits.set_max_queued_requests(facts.max_queued_requests);
   limits.set_max_streams_per_connection(facts.max_streams_per_connection);
   limits.set_max_queued_bytes(facts.max_queued_bytes);
+  limits.set_max_stream_requests(facts.max_stream_requests);
+  limits.set_max_skeleton_bytes(MaxSkeletonBytes(facts.limits));
 }
 
 }  // namespace

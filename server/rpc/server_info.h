@@ -19,6 +19,7 @@ struct ServerFacts {
   std::int64_t max_queued_requests = 0;
   std::int64_t max_streams_per_connection = 0;
   std::int64_t max_queued_bytes = 0;
+  std::int64_t max_stream_requests = 0;
 };
 
 // The answer to GetServerInfo. The CPU target is the one that the kernels in this process use.

@@ -34,7 +34,9 @@ struct Settings {
 
   std::int64_t max_message_bytes = std::int64_t{256} << 20;
   std::int64_t memory_quota_bytes = std::int64_t{2} << 30;
+  std::int64_t buffer_pool_bytes = std::int64_t{256} << 20;
   int max_streams_per_connection = 128;
+  int max_stream_requests = 256;
   absl::Duration max_connection_age = absl::ZeroDuration();  // 0 = no limit
   absl::Duration keepalive_min_ping_interval = absl::Seconds(10);
 

@@ -236,8 +236,14 @@ std::vector<SettingRow> ConnectionRows() {
               "Largest request or response message"),
        Ranged("memory-quota-bytes", kSize, In(&Settings::memory_quota_bytes),
               {16 * kMiB, kKiB * kGiB}, "Memory that gRPC may hold for messages in transit"),
+       Ranged("buffer-pool-bytes", kSize, In(&Settings::buffer_pool_bytes), {0, kKiB * kGiB},
+              "Memory of messages that is kept for the next ones while nobody needs it; 0 = none"),
        Ranged("max-streams-per-connection", kCount, In(&Settings::max_streams_per_connection),
               {1, 1'000'000}, "Calls at once on one connection; more wait in the client"),
+       Ranged(
+           "max-stream-requests", kCount, In(&Settings::max_stream_requests), {1, 1'000'000},
+           "Requests of one AttendStream without an answer, or whose answer waits to be sent; past "
+           "it the server reads no further"),
        Ranged("max-connection-age", kDuration, In(&Settings::max_connection_age),
               {absl::ZeroDuration(), absl::Hours(24 * 365)},
               "Age at which a connection is closed gracefully, so that clients spread over new "

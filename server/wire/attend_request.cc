@@ -1,8 +1,11 @@
 #include "server/wire/attend_request.h"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <google/protobuf/repeated_field.h>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -87,37 +90,50 @@ absl::Status ConvertPerItem(const google::protobuf::RepeatedField<std::int64_t>&
   return absl::OkStatus();
 }
 
-absl::Status ConvertTensor(const v1::Tensor& tensor, absl::string_view field, TensorView& to) {
-  absl::StatusOr<TensorView> view = ToTensorView(tensor, field);
-  if (!view.ok()) return view.status();
-  to = *std::move(view);
-  return absl::OkStatus();
-}
+// The tensors of one request: what their messages say, and where their elements are.
+class TensorConverter {
+ public:
+  explicit TensorConverter(TensorPayloads payloads) : payloads_(payloads) {}
 
-absl::Status ConvertRequired(bool present, const v1::Tensor& tensor, absl::string_view field,
-                             TensorView& to) {
-  if (!present) return InvalidField(field, "is missing; expected a tensor");
-  return ConvertTensor(tensor, field, to);
-}
+  absl::Status Required(bool present, const v1::Tensor& message, RequestTensor tensor,
+                        TensorView& to) const {
+    if (!present) return InvalidField(FieldOf(tensor), "is missing; expected a tensor");
+    return Convert(message, tensor, to);
+  }
 
-absl::Status ConvertOptional(bool present, const v1::Tensor& tensor, absl::string_view field,
-                             std::optional<TensorView>& to) {
-  if (!present) return absl::OkStatus();
-  return ConvertTensor(tensor, field, to.emplace());
-}
+  absl::Status Optional(bool present, const v1::Tensor& message, RequestTensor tensor,
+                        std::optional<TensorView>& to) const {
+    if (!present) return absl::OkStatus();
+    return Convert(message, tensor, to.emplace());
+  }
 
-absl::Status ConvertBlockMask(const v1::BlockMask& mask, BlockMask& to) {
-  constexpr absl::string_view kField = "options.block_mask";
-  absl::Status status = RefuseUnknownFields(mask, kField);
+ private:
+  absl::Status Convert(const v1::Tensor& message, RequestTensor tensor, TensorView& to) const {
+    // Where another kind of storage came later, it is the one that counts.
+    const std::span<const std::byte> data = message.has_data()
+                                                ? payloads_[static_cast<std::size_t>(tensor)]
+                                                : std::span<const std::byte>();
+    absl::StatusOr<TensorView> view = ToTensorView(message, data, FieldOf(tensor));
+    if (!view.ok()) return view.status();
+    to = *std::move(view);
+    return absl::OkStatus();
+  }
+
+  const TensorPayloads payloads_;
+};
+
+absl::Status ConvertBlockMask(const v1::BlockMask& mask, const TensorConverter& tensors,
+                              BlockMask& to) {
+  absl::Status status = RefuseUnknownFields(mask, "options.block_mask");
   to.query_block_size = mask.query_block_size();
   to.key_block_size = mask.key_block_size();
-  status.Update(ConvertRequired(mask.has_blocks(), mask.blocks(), absl::StrCat(kField, ".blocks"),
-                                to.blocks));
+  status.Update(
+      tensors.Required(mask.has_blocks(), mask.blocks(), RequestTensor::kBlocks, to.blocks));
   return status;
 }
 
-absl::Status ConvertOptions(const v1::AttentionOptions& options, const AttentionLimits& limits,
-                            AttentionOptions& to) {
+absl::Status ConvertOptions(const v1::AttentionOptions& options, const TensorConverter& tensors,
+                            const AttentionLimits& limits, AttentionOptions& to) {
   absl::Status status = RefuseUnknownFields(options, "options");
   if (options.has_scale()) to.scale = options.scale();
   to.softcap = options.softcap();
@@ -127,11 +143,12 @@ absl::Status ConvertOptions(const v1::AttentionOptions& options, const Attention
       ConvertPerItem(options.query_offsets(), "options.query_offsets", limits, to.query_offsets));
   if (options.has_window_left()) to.window_left = options.window_left();
   if (options.has_window_right()) to.window_right = options.window_right();
-  status.Update(ConvertOptional(options.has_alibi_slopes(), options.alibi_slopes(),
-                                "options.alibi_slopes", to.alibi_slopes));
-  status.Update(ConvertOptional(options.has_sinks(), options.sinks(), "options.sinks", to.sinks));
+  status.Update(tensors.Optional(options.has_alibi_slopes(), options.alibi_slopes(),
+                                 RequestTensor::kAlibiSlopes, to.alibi_slopes));
+  status.Update(
+      tensors.Optional(options.has_sinks(), options.sinks(), RequestTensor::kSinks, to.sinks));
   if (options.has_block_mask()) {
-    status.Update(ConvertBlockMask(options.block_mask(), to.block_mask.emplace()));
+    status.Update(ConvertBlockMask(options.block_mask(), tensors, to.block_mask.emplace()));
   }
   return status;
 }
@@ -159,33 +176,54 @@ absl::Status ConvertOutput(const v1::OutputOptions& output, OutputOptions& to) {
   return status;
 }
 
-absl::Status ConvertTensors(const v1::AttendRequest& request, AttentionArgs& to) {
-  absl::Status status = ConvertRequired(request.has_query(), request.query(), "query", to.query);
-  status.Update(ConvertRequired(request.has_key(), request.key(), "key", to.key));
-  status.Update(ConvertRequired(request.has_value(), request.value(), "value", to.value));
-  status.Update(ConvertOptional(request.has_boolean_mask(), request.boolean_mask(), "boolean_mask",
-                                to.boolean_mask));
-  status.Update(ConvertOptional(request.has_additive_mask(), request.additive_mask(),
-                                "additive_mask", to.additive_mask));
+absl::Status ConvertTensors(const v1::AttendRequest& request, const TensorConverter& tensors,
+                            AttentionArgs& to) {
+  absl::Status status =
+      tensors.Required(request.has_query(), request.query(), RequestTensor::kQuery, to.query);
+  status.Update(tensors.Required(request.has_key(), request.key(), RequestTensor::kKey, to.key));
+  status.Update(
+      tensors.Required(request.has_value(), request.value(), RequestTensor::kValue, to.value));
+  status.Update(tensors.Optional(request.has_boolean_mask(), request.boolean_mask(),
+                                 RequestTensor::kBooleanMask, to.boolean_mask));
+  status.Update(tensors.Optional(request.has_additive_mask(), request.additive_mask(),
+                                 RequestTensor::kAdditiveMask, to.additive_mask));
   return status;
+}
+
+std::span<const std::byte> DataOf(const v1::Tensor& tensor) {
+  return std::as_bytes(std::span(tensor.data()));
 }
 
 }  // namespace
 
 // The first error counts; Status::Update keeps it.
 absl::StatusOr<AttentionArgs> ToAttentionArgs(const v1::AttendRequest& request,
+                                              TensorPayloads payloads,
                                               const AttentionLimits& limits) {
+  const TensorConverter tensors(payloads);
   AttentionArgs args;
   absl::Status status = RefuseUnknownFields(request, "request");
   status.Update(ConvertLayout(request.layout(), args.layout));
-  status.Update(ConvertTensors(request, args));
+  status.Update(ConvertTensors(request, tensors, args));
   status.Update(
       ConvertPerItem(request.query_lengths(), "query_lengths", limits, args.query_lengths));
   status.Update(ConvertPerItem(request.kv_lengths(), "kv_lengths", limits, args.kv_lengths));
-  status.Update(ConvertOptions(request.options(), limits, args.options));
+  status.Update(ConvertOptions(request.options(), tensors, limits, args.options));
   status.Update(ConvertOutput(request.output(), args.output));
   if (!status.ok()) return status;
   return args;
+}
+
+absl::StatusOr<AttentionArgs> ToAttentionArgs(const v1::AttendRequest& request,
+                                              const AttentionLimits& limits) {
+  const v1::AttentionOptions& options = request.options();
+  // In the order of RequestTensor.
+  const std::array<std::span<const std::byte>, kNumRequestTensors> payloads = {
+      DataOf(request.query()),         DataOf(request.key()),
+      DataOf(request.value()),         DataOf(request.boolean_mask()),
+      DataOf(request.additive_mask()), DataOf(options.alibi_slopes()),
+      DataOf(options.sinks()),         DataOf(options.block_mask().blocks())};
+  return ToAttentionArgs(request, payloads, limits);
 }
 
 absl::StatusOr<absl::Duration> ToTimeout(const v1::AttendRequest& request) {

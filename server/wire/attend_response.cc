@@ -1,11 +1,16 @@
 #include "server/wire/attend_response.h"
 
+#include <array>
 #include <cstddef>
+#include <cstring>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include <grpcpp/support/slice.h>
 #include <limits>
-#include <new>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/aligned_buffer.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
@@ -17,8 +22,11 @@ namespace attend {
 
 namespace {
 
-// Bounds the response without its tensors' bytes: four shapes and the stats, of which only the
-// server's name varies, and the settings keep that short.
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedOutputStream;
+
+// Bounds the response without its tensors' bytes: four shapes, a stream's id and the stats, of
+// which only the server's name varies, and the settings keep that short.
 constexpr std::int64_t kEnvelopeBytes = 1024;
 constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
 
@@ -54,13 +62,68 @@ absl::string_view LargestAsk(const ResultBytes& bytes) {
   return bytes.lse > bytes.output ? "output.lse" : "query.shape";
 }
 
-std::byte* AllocateTensor(DType dtype, const Dims& shape, v1::Tensor& tensor) {
-  tensor.set_dtype(ToProto(dtype));
-  tensor.mutable_shape()->Assign(shape.begin(), shape.end());
-  std::string& data = *tensor.mutable_data();
-  // Zeros first: whatever a kernel should leave unwritten is never somebody else's memory.
-  data.resize(static_cast<std::size_t>(TensorBytes(dtype, shape)));
-  return reinterpret_cast<std::byte*>(data.data());
+// Before a result's data stand its tag and length, the tensor's tag and length, its dtype and shape
+// of at most kMaxRank sizes; before the first also the stats (a tag, a length, and numbers of at
+// most 80 bytes beside the server's name) and a stream's id and lengths.
+constexpr std::size_t kTensorHeadBytes = 128;
+constexpr std::size_t kFirstHeadBytes = 256;
+
+std::size_t Aligned(std::size_t bytes) {
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
+
+// Writes bytes of the wire format one before the other, from `end` down.
+class Prepender {
+ public:
+  explicit Prepender(std::byte* end) : begin_(end) {}
+
+  void Varint(std::uint64_t value) {
+    std::uint8_t bytes[10];
+    Bytes(bytes, CodedOutputStream::WriteVarint64ToArray(value, bytes) - bytes);
+  }
+  void Tag(int field, WireFormatLite::WireType type) {
+    Varint(WireFormatLite::MakeTag(field, type));
+  }
+  // The tag and length of a field whose content begins here.
+  void Field(int field, std::size_t size) {
+    Varint(size);
+    Tag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  }
+  void Message(const google::protobuf::MessageLite& message) {
+    const std::size_t size = message.ByteSizeLong();
+    begin_ -= size;
+    message.SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(begin_));
+  }
+
+  std::byte* begin() const { return begin_; }
+
+ private:
+  void Bytes(const std::uint8_t* bytes, std::ptrdiff_t size) {
+    begin_ -= size;
+    std::memcpy(begin_, bytes, static_cast<std::size_t>(size));
+  }
+
+  std::byte* begin_;
+};
+
+// Protobuf leaves a 0 out.
+void PrependId(std::uint64_t id, Prepender& head) {
+  if (id == 0) return;
+  head.Varint(id);
+  head.Tag(v1::AttendStreamResponse::kIdFieldNumber, WireFormatLite::WIRETYPE_VARINT);
+}
+
+std::byte*& OutputOf(int field, AttentionOutputs& outputs) {
+  switch (field) {
+    case v1::AttendResponse::kLseFieldNumber:
+      return outputs.lse;
+    case v1::AttendResponse::kWeightsFieldNumber:
+      return outputs.weights;
+    case v1::AttendResponse::kScoresFieldNumber:
+      return outputs.scores;
+    default:
+      return outputs.output;
+  }
 }
 
 }  // namespace
@@ -79,27 +142,100 @@ absl::Status CheckResponseSize(const AttentionProblem& problem, std::int64_t max
                                    max_message_bytes, ": ask for less, or split the request"));
 }
 
-absl::StatusOr<AttentionOutputs> AllocateResponse(const AttentionProblem& problem,
-                                                  v1::AttendResponse& response) {
-  try {
-    AttentionOutputs outputs;
-    outputs.output =
-        AllocateTensor(problem.output_dtype(), problem.output_shape(), *response.mutable_output());
-    if (problem.wants_lse()) {
-      outputs.lse = AllocateTensor(DType::kFloat32, problem.lse_shape(), *response.mutable_lse());
-    }
-    if (problem.wants_weights()) {
-      outputs.weights =
-          AllocateTensor(DType::kFloat32, problem.score_shape(), *response.mutable_weights());
-    }
-    if (problem.score_stage() != ScoreStage::kNone) {
-      outputs.scores =
-          AllocateTensor(DType::kFloat32, problem.score_shape(), *response.mutable_scores());
-    }
-    return outputs;
-  } catch (const std::bad_alloc&) {
+void ResponseMessage::Plan(int field, DType dtype, const Dims& shape) {
+  const auto bytes = static_cast<std::size_t>(TensorBytes(dtype, shape));
+  const std::size_t begin = Aligned(size_ + kTensorHeadBytes);
+  results_.push_back({field, dtype, shape, bytes, begin});
+  size_ = begin + bytes;
+}
+
+absl::StatusOr<AttentionOutputs> ResponseMessage::Allocate(const AttentionProblem& problem,
+                                                           BufferPool& pool,
+                                                           std::size_t max_name_bytes) {
+  size_ = kFirstHeadBytes + max_name_bytes;
+  Plan(v1::AttendResponse::kOutputFieldNumber, problem.output_dtype(), problem.output_shape());
+  if (problem.wants_lse()) {
+    Plan(v1::AttendResponse::kLseFieldNumber, DType::kFloat32, problem.lse_shape());
+  }
+  if (problem.wants_weights()) {
+    Plan(v1::AttendResponse::kWeightsFieldNumber, DType::kFloat32, problem.score_shape());
+  }
+  if (problem.score_stage() != ScoreStage::kNone) {
+    Plan(v1::AttendResponse::kScoresFieldNumber, DType::kFloat32, problem.score_shape());
+  }
+  memory_ = pool.Acquire(static_cast<std::int64_t>(size_));
+  if (!memory_.ok()) {
     return absl::ResourceExhaustedError("no memory for the response; try again later");
   }
+  AttentionOutputs outputs;
+  for (const Result& result : results_) {
+    std::byte* data = memory_.data() + result.begin;
+    // Zeros first: whatever a kernel should leave unwritten is never somebody else's memory.
+    std::memset(data, 0, result.bytes);
+    OutputOf(result.field, outputs) = data;
+  }
+  return outputs;
+}
+
+std::size_t ResponseMessage::WriteHeads(const v1::Stats& stats) {
+  std::size_t total = 0;
+  heads_.resize(results_.size());
+  for (std::size_t i = results_.size(); i-- > 0;) {
+    const Result& result = results_[i];
+    v1::Tensor tensor;
+    tensor.set_dtype(ToProto(result.dtype));
+    tensor.mutable_shape()->Assign(result.shape.begin(), result.shape.end());
+    std::byte* data = memory_.data() + result.begin;
+    Prepender head(data);
+    head.Field(v1::Tensor::kDataFieldNumber, result.bytes);
+    head.Message(tensor);
+    head.Field(result.field, static_cast<std::size_t>(data - head.begin()) + result.bytes);
+    if (i == 0) {
+      head.Message(stats);
+      head.Field(v1::AttendResponse::kStatsFieldNumber, stats.ByteSizeLong());
+    }
+    heads_[i] = static_cast<std::size_t>(head.begin() - memory_.data());
+    total += result.begin + result.bytes - heads_[i];
+  }
+  return total;
+}
+
+grpc::ByteBuffer ResponseMessage::Finish(const v1::Stats& stats) {
+  WriteHeads(stats);
+  return Send();
+}
+
+grpc::ByteBuffer ResponseMessage::FinishOnStream(const v1::Stats& stats, std::uint64_t id) {
+  const std::size_t size = WriteHeads(stats);
+  Prepender head(memory_.data() + heads_[0]);
+  head.Field(v1::AttendStreamResponse::kResponseFieldNumber, size);
+  PrependId(id, head);
+  heads_[0] = static_cast<std::size_t>(head.begin() - memory_.data());
+  return Send();
+}
+
+grpc::ByteBuffer ResponseMessage::Send() {
+  std::byte* memory = memory_.Release();
+  const grpc::Slice whole(memory, size_, &BufferPool::Return, memory);
+  absl::InlinedVector<grpc::Slice, 4> slices;
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    slices.push_back(whole.sub(heads_[i], results_[i].begin + results_[i].bytes));
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+grpc::ByteBuffer StreamError(const grpc::Status& status, std::uint64_t id) {
+  // The details are an attend.v1.Error (see ToGrpcStatus), which is what the field holds.
+  const std::string error = status.error_details();
+  std::array<std::byte, kFirstHeadBytes> memory;
+  Prepender head(memory.data() + memory.size());
+  head.Field(v1::AttendStreamResponse::kErrorFieldNumber, error.size());
+  PrependId(id, head);
+  const std::array<grpc::Slice, 2> slices = {
+      grpc::Slice(head.begin(),
+                  static_cast<std::size_t>(memory.data() + memory.size() - head.begin())),
+      grpc::Slice(error)};
+  return grpc::ByteBuffer(slices.data(), error.empty() ? 1 : 2);
 }
 
 void FillStats(const AttentionProblem& problem, const TaskStats& stats, absl::string_view server,

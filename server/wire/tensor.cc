@@ -1,8 +1,5 @@
 #include "server/wire/tensor.h"
 
-#include <cstddef>
-#include <span>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,7 +48,8 @@ v1::DataType ToProto(DType dtype) {
   return v1::DATA_TYPE_UNSPECIFIED;
 }
 
-absl::StatusOr<TensorView> ToTensorView(const v1::Tensor& tensor, absl::string_view field) {
+absl::StatusOr<TensorView> ToTensorView(const v1::Tensor& tensor, std::span<const std::byte> data,
+                                        absl::string_view field) {
   if (absl::Status status = RefuseUnknownFields(tensor, field); !status.ok()) return status;
   if (tensor.has_shared_memory()) {
     return UnimplementedField(absl::StrCat(field, ".shared_memory"),
@@ -64,9 +62,7 @@ absl::StatusOr<TensorView> ToTensorView(const v1::Tensor& tensor, absl::string_v
         absl::StrCat(field, ".shape"),
         absl::StrCat("has ", tensor.shape_size(), " dimensions; expected at most ", kMaxRank));
   }
-  const std::string& data = tensor.data();
-  return CheckedTensorView(*dtype, Dims(tensor.shape().begin(), tensor.shape().end()),
-                           std::as_bytes(std::span(data.data(), data.size())), field);
+  return CheckedTensorView(*dtype, Dims(tensor.shape().begin(), tensor.shape().end()), data, field);
 }
 
 }  // namespace attend

@@ -2,6 +2,9 @@
 #ifndef ATTEND_SERVER_WIRE_TENSOR_H_
 #define ATTEND_SERVER_WIRE_TENSOR_H_
 
+#include <cstddef>
+#include <span>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "attend/v1/tensor.pb.h"
@@ -18,11 +21,13 @@ absl::StatusOr<DType> ToDType(v1::DataType dtype, absl::string_view field);
 
 v1::DataType ToProto(DType dtype);
 
-// A view of the tensor's own bytes, which must outlive it. Nothing is copied.
-// Errors: INVALID_ARGUMENT, naming `field` and what is below it, for a dtype that is unset or
-// unknown, more than kMaxRank dimensions, and as CheckedTensorView; UNIMPLEMENTED for
+// A view of `data`, the bytes that stand for the tensor's own, and must outlive it. They are
+// neither copied nor read. Errors: INVALID_ARGUMENT, naming `field` and what is below it, for a
+// dtype that is unset or unknown, more than kMaxRank dimensions, and as CheckedTensorView;
+// UNIMPLEMENTED for
 // "<field>.shared_memory".
-absl::StatusOr<TensorView> ToTensorView(const v1::Tensor& tensor, absl::string_view field);
+absl::StatusOr<TensorView> ToTensorView(const v1::Tensor& tensor, std::span<const std::byte> data,
+                                        absl::string_view field);
 
 }  // namespace attend
 

@@ -286,7 +286,8 @@ TEST_F(AttendTest, ServerInfoTellsLimitsAndOptions) {
        {info.limits().max_value_dim(), info.limits().max_heads(), info.limits().max_batch(),
         info.limits().max_length(), info.limits().max_score_elements(),
         info.limits().max_queued_requests(), info.limits().max_streams_per_connection(),
-        info.limits().max_queued_bytes()}) {
+        info.limits().max_queued_bytes(), info.limits().max_skeleton_bytes(),
+        info.limits().max_stream_requests()}) {
     EXPECT_GT(limit, 0);
   }
 }

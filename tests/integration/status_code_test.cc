@@ -178,12 +178,8 @@ TEST_F(StatusCodeTest, CallsThatOutlastTheDrainAreUnavailable) {  // B48
   EXPECT_EQ(server_->process().WaitForExit(), 0) << server_->process().Stderr();
 }
 
-TEST_F(StatusCodeTest, StreamsAndEstimatesAreUnimplemented) {
+TEST_F(StatusCodeTest, EstimatesAreUnimplemented) {
   StartServer();
-  grpc::ClientContext stream_context;
-  const auto stream = stub_->AttendStream(&stream_context);
-  stream->WritesDone();
-  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNIMPLEMENTED);
   grpc::ClientContext context;
   v1::Cost cost;
   EXPECT_EQ(stub_->Estimate(&context, RandomRequest(), &cost).error_code(),

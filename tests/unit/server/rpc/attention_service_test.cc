@@ -114,11 +114,6 @@ TEST_F(AttentionServiceTest, NamesWhatItDoesNotOffer) {
   EXPECT_EQ(no_estimate.error_code(), StatusCode::UNIMPLEMENTED);
   EXPECT_THAT(no_estimate.error_message(), testing::HasSubstr("Estimate is not offered"));
   EXPECT_EQ(Requests("UNIMPLEMENTED", "Estimate"), "1");
-  grpc::ClientContext stream;
-  const grpc::Status no_stream = stub_->AttendStream(&stream)->Finish();
-  EXPECT_EQ(no_stream.error_code(), StatusCode::UNIMPLEMENTED);
-  EXPECT_THAT(no_stream.error_message(), testing::HasSubstr("AttendStream is not offered"));
-  EXPECT_EQ(Requests("UNIMPLEMENTED", "AttendStream"), "1");
 }
 
 TEST_F(AttentionServiceTest, RefusesAnAnswerThatNoMessageCanHold) {

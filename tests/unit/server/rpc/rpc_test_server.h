@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "attend/v1/attention.grpc.pb.h"
 #include "core/attention/attention.h"
+#include "core/base/buffer_pool.h"
 #include "core/base/tensor.h"
 #include "core/executor/executor.h"
 #include "server/observe/logging.h"
@@ -42,9 +43,11 @@ class RpcTest : public testing::Test {
         AttentionServiceOptions{.scheduler = scheduler_.get(),
                                 .metrics = &metrics_,
                                 .clock = &clock_,
+                                .buffers = &buffers_,
                                 .logger = logger_,
                                 .limits = {},
                                 .max_message_bytes = max_message_bytes,
+                                .max_stream_requests = max_stream_requests_,
                                 .info = MakeServerInfo({.server_name = "test-server"})});
     grpc::ServerBuilder builder;
     int port = 0;
@@ -52,12 +55,14 @@ class RpcTest : public testing::Test {
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
-    stub_ = v1::AttentionService::NewStub(
-        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+    channel_ =
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+    stub_ = v1::AttentionService::NewStub(channel_);
   }
 
   // Returns when every call has been finished.
   void Stop() {
+    if (service_ != nullptr) service_->Drain();
     if (scheduler_ != nullptr) scheduler_->Shutdown(clock_.Now());
     if (server_ != nullptr) server_->Shutdown();
     server_ = nullptr;
@@ -73,6 +78,11 @@ class RpcTest : public testing::Test {
 
   void WaitUntilPending(std::int64_t calls) const {
     while (scheduler_->num_pending() != calls) std::this_thread::yield();
+  }
+
+  // gRPC lets go of an answer a moment after it has sent it.
+  void WaitUntilBuffersAreBack() const {
+    while (buffers_.lent_bytes() != 0) std::this_thread::yield();
   }
 
   // Self-attention of `length` tokens with one head of 4 dimensions.
@@ -108,6 +118,7 @@ class RpcTest : public testing::Test {
         absl::StrCat("attend_requests_total{code=\"", code, "\",method=\"", method, "\"}"));
   }
 
+  int max_stream_requests_ = 256;  // to be changed before Start
   // Read it once the calls have been answered.
   std::ostringstream log_;
   const Logger logger_ = MakeStreamLogger(spdlog::level::debug, LogLines::kText, log_);
@@ -115,9 +126,11 @@ class RpcTest : public testing::Test {
   Executor executor_;
   AttentionEngine engine_;
   Metrics metrics_;
+  BufferPool buffers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<AttentionService> service_;
   std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::AttentionService::Stub> stub_;
 };
 

@@ -62,6 +62,7 @@ TEST(ServerInfoTest, TellsEveryLimit) {
   facts.max_queued_requests = 8;
   facts.max_streams_per_connection = 9;
   facts.max_queued_bytes = 10;
+  facts.max_stream_requests = 11;
   const v1::Limits limits = MakeServerInfo(facts).limits();
   EXPECT_EQ(limits.max_head_dim(), 1);
   EXPECT_EQ(limits.max_value_dim(), 2);
@@ -72,9 +73,11 @@ TEST(ServerInfoTest, TellsEveryLimit) {
   EXPECT_EQ(limits.max_message_bytes(), 7);
   EXPECT_EQ(limits.max_queued_requests(), 8);
   EXPECT_EQ(limits.max_streams_per_connection(), 9);
+  EXPECT_EQ(limits.max_stream_requests(), 11);
+  EXPECT_EQ(limits.max_skeleton_bytes(), 65536 + 3 * 11 * facts.limits.max_batch);
   EXPECT_EQ(limits.max_queued_bytes(), 10);
   // A limit that is added to the API must be told too.
-  EXPECT_EQ(v1::Limits::descriptor()->field_count(), 10);
+  EXPECT_EQ(v1::Limits::descriptor()->field_count(), 12);
 }
 
 }  // namespace

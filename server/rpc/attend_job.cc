@@ -1,0 +1,187 @@
+#include "server/rpc/attend_job.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <spdlog/logger.h>
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/strings/string_view.h"
+#include "core/attention/attention.h"
+#include "server/wire/attend_request.h"
+#include "server/wire/priority.h"
+#include "server/wire/status.h"
+
+namespace attend {
+
+namespace {
+
+// When a refused caller should come back. Spread, since clients take a pushback to the letter, and
+// those that were refused together should not return together.
+absl::Duration RetryDelay() {
+  thread_local absl::InsecureBitGen generator;
+  return absl::Milliseconds(absl::Uniform(absl::IntervalClosed, generator, 50, 150));
+}
+
+std::int64_t QueryTokens(const AttentionProblem& problem) {
+  std::int64_t tokens = 0;
+  for (const AttentionItem& item : problem.items()) tokens += item.query_len;
+  return tokens;
+}
+
+absl::Status NoMemory() {
+  return absl::ResourceExhaustedError("the server is short of memory; try again later");
+}
+
+const char* NameOf(Method method) {
+  return method == Method::kAttendStream ? "AttendStream" : "Attend";
+}
+
+}  // namespace
+
+CallFacts CallFacts::Of(const grpc::CallbackServerContext& context, Clock& clock) {
+  CallFacts facts;
+  const std::chrono::system_clock::time_point deadline = context.deadline();
+  if (deadline != std::chrono::system_clock::time_point::max()) {
+    // The call's deadline is a time of day; what is left of it goes onto the scheduler's clock.
+    facts.deadline = clock.Now() + (absl::FromChrono(deadline) - absl::Now());
+  }
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(kPriorityMetadata);
+  if (found != metadata.end()) facts.priority.emplace(found->second.data(), found->second.size());
+  return facts;
+}
+
+AttendJob::AttendJob(const AttentionServiceOptions& options, Method method)
+    : options_(options),
+      method_(method),
+      arrival_(options.clock->Now()),
+      received_(*options.buffers) {}
+
+absl::Status AttendJob::Read(grpc::ByteBuffer& message) {
+  const MessageType type = method_ == Method::kAttendStream ? MessageType::kAttendStreamRequest
+                                                            : MessageType::kAttendRequest;
+  try {
+    return received_.Read(message, type, options_.limits);
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
+}
+
+void AttendJob::Start(const absl::Status& so_far, const CallFacts& facts) {
+  options_.metrics->RequestStarted(method_);
+  absl::Status status = so_far;
+  try {
+    if (status.ok()) status = Submit(facts);
+  } catch (const std::bad_alloc&) {
+    status = NoMemory();
+  }
+  if (!status.ok()) FinishWith(status, TaskStats(), nullptr);
+}
+
+absl::Status AttendJob::Submit(const CallFacts& facts) {
+  absl::StatusOr<AttentionProblem> problem = MakeProblem();
+  if (!problem.ok()) return problem.status();
+  const absl::StatusOr<Priority> priority =
+      ToPriority(received_.request().priority(), facts.priority);
+  if (!priority.ok()) return priority.status();
+  const absl::StatusOr<absl::Time> deadline = GetDeadline(facts);
+  if (!deadline.ok()) return deadline.status();
+
+  auto task = std::make_unique<AttentionTask>(AttentionTask{.problem = *std::move(problem)});
+  const AttentionProblem* checked = &task->problem;  // lives until on_done has returned
+  task->priority = *priority;
+  task->arrival = arrival_;
+  task->deadline = *deadline;
+  task->message_bytes = received_.held_bytes() + ResponseBytes(*checked);
+  task->allocate_outputs = [this, checked] {
+    received_.Gather();
+    return response_.Allocate(*checked, *options_.buffers, options_.info.server().size());
+  };
+  task->on_done = [this, checked](const absl::Status& status, const TaskStats& stats) {
+    FinishWith(status, stats, checked);
+  };
+  const absl::StatusOr<TaskId> id = options_.scheduler->Submit(task);
+  if (!id.ok()) return id.status();
+  task_id_ = *id;
+  if (cancelled_) options_.scheduler->Cancel(*id);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AttentionProblem> AttendJob::MakeProblem() {
+  const absl::StatusOr<AttentionArgs> args = received_.Args(options_.limits);
+  if (!args.ok()) return args.status();
+  absl::StatusOr<AttentionProblem> problem = AttentionProblem::Create(*args, options_.limits);
+  if (!problem.ok()) return problem;
+  absl::Status status = CheckResponseSize(*problem, options_.max_message_bytes);
+  if (!status.ok()) return status;
+  return problem;
+}
+
+absl::StatusOr<absl::Time> AttendJob::GetDeadline(const CallFacts& facts) const {
+  const absl::StatusOr<absl::Duration> timeout = ToTimeout(received_.request());
+  if (!timeout.ok()) return timeout.status();
+  return std::min(arrival_ + *timeout, facts.deadline);
+}
+
+void AttendJob::Cancel() {
+  cancelled_ = true;
+  const TaskId id = task_id_;
+  if (id != 0) options_.scheduler->Cancel(id);
+}
+
+void AttendJob::FinishWith(const absl::Status& status, const TaskStats& stats,
+                           const AttentionProblem* problem) {
+  AttendAnswer answer;
+  answer.retry_delay = RetryDelay();
+  answer.status = ToGrpcStatus(status, answer.retry_delay);
+  if (status.ok()) {
+    grpc::ByteBuffer message = MakeMessage(stats, *problem);
+    answer.message.Swap(&message);  // assigning would copy
+  }
+  if (answer.status.error_code() == grpc::StatusCode::INTERNAL) {
+    options_.logger->error("{}: {}", NameOf(method_), answer.status.error_message());
+  }
+  received_.Release();
+  Record(answer, stats, problem);
+  Log(answer.status.error_code(), stats, problem);
+  OnAnswer(answer);
+}
+
+grpc::ByteBuffer AttendJob::MakeMessage(const TaskStats& stats, const AttentionProblem& problem) {
+  v1::Stats message;
+  FillStats(problem, stats, options_.info.server(), message);
+  if (method_ == Method::kAttend) return response_.Finish(message);
+  return response_.FinishOnStream(message, received_.stream_request().id());
+}
+
+void AttendJob::Record(const AttendAnswer& answer, const TaskStats& stats,
+                       const AttentionProblem* problem) const {
+  RequestRecord record;
+  record.code = answer.status.error_code();
+  record.total_seconds = absl::ToDoubleSeconds(options_.clock->Now() - arrival_);
+  if (problem != nullptr) record.queue_seconds = absl::ToDoubleSeconds(stats.queue);
+  if (stats.batch_size > 0) record.compute_seconds = absl::ToDoubleSeconds(stats.compute);
+  record.received_bytes = received_.message_bytes();
+  record.copied_bytes = received_.copied_bytes();
+  if (record.code == grpc::StatusCode::OK) {
+    record.sent_bytes = static_cast<std::int64_t>(answer.message.Length());
+    record.tokens = QueryTokens(*problem);
+    record.flops = problem->flops();
+  }
+  options_.metrics->RequestFinished(method_, record);
+}
+
+void AttendJob::Log(grpc::StatusCode code, const TaskStats& stats,
+                    const AttentionProblem* problem) const {
+  if (!options_.logger->should_log(spdlog::level::debug)) return;
+  options_.logger->debug(
+      "{}: {}, batch of {}, queue {:.6f} s, compute {:.6f} s, {} flops", NameOf(method_),
+      absl::StatusCodeToString(static_cast<absl::StatusCode>(code)), stats.batch_size,
+      absl::ToDoubleSeconds(stats.queue), absl::ToDoubleSeconds(stats.compute),
+      problem != nullptr ? problem->flops() : 0);
+}
+
+}  // namespace attend
