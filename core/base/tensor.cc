@@ -44,12 +44,13 @@ std::string ShapeString(std::span<const std::int64_t> shape) {
 
 absl::StatusOr<TensorView> CheckedTensorView(DType dtype, Dims shape,
                                              std::span<const std::byte> bytes,
-                                             absl::string_view field) {
+                                             absl::string_view field,
+                                             absl::string_view bytes_field) {
   const absl::StatusOr<std::int64_t> count = CheckedElementCount(shape, field);
   if (!count.ok()) return count.status();
   const std::size_t expected = static_cast<std::size_t>(*count) * SizeOf(dtype);
   if (bytes.size() != expected) {
-    return InvalidField(absl::StrCat(field, ".data"),
+    return InvalidField(absl::StrCat(field, ".", bytes_field),
                         absl::StrCat("has ", bytes.size(), " bytes; expected ", expected, " for ",
                                      Name(dtype), " ", ShapeString(shape)));
   }

@@ -64,10 +64,11 @@ using TensorView = BasicTensorView<const std::byte>;
 using MutableTensorView = BasicTensorView<std::byte>;
 
 // A dense view of bytes that came from outside. INVALID_ARGUMENT as CheckedElementCount, and
-// "<field>.data" unless `bytes` holds exactly the shape's elements.
+// "<field>.<bytes_field>" unless `bytes` holds exactly the shape's elements.
 absl::StatusOr<TensorView> CheckedTensorView(DType dtype, Dims shape,
                                              std::span<const std::byte> bytes,
-                                             absl::string_view field);
+                                             absl::string_view field,
+                                             absl::string_view bytes_field = "data");
 
 // A dense row-major tensor that owns its elements. Copyable; a copy copies the elements.
 struct Tensor {

@@ -119,6 +119,7 @@ absl::Status ServerProcess::StartServing() {
                               .clock = &clock_,
                               .buffers = &buffers_,
                               .logger = logger_,
+                              .shared_memory = OfferedSharedMemory(),
                               .limits = settings_.limits,
                               .max_message_bytes = settings_.max_message_bytes,
                               .max_stream_requests = settings_.max_stream_requests,

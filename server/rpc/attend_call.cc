@@ -10,12 +10,12 @@ namespace attend {
 AttendCall::AttendCall(const AttentionServiceOptions& options, grpc::CallbackServerContext* context,
                        grpc::ByteBuffer* response)
     : AttendJob(options, Method::kAttend),
-      clock_(*options.clock),
+      options_(options),
       context_(context),
       response_(response) {}
 
 void AttendCall::Start(grpc::ByteBuffer& request) {
-  AttendJob::Start(Read(request), CallFacts::Of(*context_, clock_));
+  AttendJob::Start(Read(request), CallFacts::Of(*context_, options_));
 }
 
 void AttendCall::OnAnswer(AttendAnswer& answer) {

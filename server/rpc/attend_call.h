@@ -26,7 +26,7 @@ class AttendCall final : public grpc::ServerUnaryReactor, private AttendJob {
   void OnCancel() override { Cancel(); }
   void OnDone() override { delete this; }
 
-  Clock& clock_;
+  const AttentionServiceOptions& options_;
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const response_;
 };

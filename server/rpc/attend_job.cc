@@ -10,6 +10,7 @@
 #include "absl/random/random.h"
 #include "absl/strings/string_view.h"
 #include "core/attention/attention.h"
+#include "server/rpc/shared_memory_service.h"
 #include "server/wire/attend_request.h"
 #include "server/wire/priority.h"
 #include "server/wire/status.h"
@@ -41,16 +42,21 @@ const char* NameOf(Method method) {
 
 }  // namespace
 
-CallFacts CallFacts::Of(const grpc::CallbackServerContext& context, Clock& clock) {
+CallFacts CallFacts::Of(const grpc::CallbackServerContext& context,
+                        const AttentionServiceOptions& options) {
   CallFacts facts;
   const std::chrono::system_clock::time_point deadline = context.deadline();
   if (deadline != std::chrono::system_clock::time_point::max()) {
     // The call's deadline is a time of day; what is left of it goes onto the scheduler's clock.
-    facts.deadline = clock.Now() + (absl::FromChrono(deadline) - absl::Now());
+    facts.deadline = options.clock->Now() + (absl::FromChrono(deadline) - absl::Now());
   }
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(kPriorityMetadata);
   if (found != metadata.end()) facts.priority.emplace(found->second.data(), found->second.size());
+  if (options.shared_memory != nullptr) {
+    facts.shared_memory = {.registry = options.shared_memory,
+                           .over_unix_socket = IsOverUnixSocket(context)};
+  }
   return facts;
 }
 
@@ -82,7 +88,7 @@ void AttendJob::Start(const absl::Status& so_far, const CallFacts& facts) {
 }
 
 absl::Status AttendJob::Submit(const CallFacts& facts) {
-  absl::StatusOr<AttentionProblem> problem = MakeProblem();
+  absl::StatusOr<AttentionProblem> problem = MakeProblem(facts.shared_memory);
   if (!problem.ok()) return problem.status();
   const absl::StatusOr<Priority> priority =
       ToPriority(received_.request().priority(), facts.priority);
@@ -97,7 +103,8 @@ absl::Status AttendJob::Submit(const CallFacts& facts) {
   task->deadline = *deadline;
   task->message_bytes = received_.held_bytes() + ResponseBytes(*checked);
   task->allocate_outputs = [this, checked] {
-    received_.Gather();
+    absl::Status gathered = received_.Gather();
+    if (!gathered.ok()) return absl::StatusOr<AttentionOutputs>(std::move(gathered));
     return response_.Allocate(*checked, *options_.buffers, options_.info.server().size());
   };
   task->on_done = [this, checked](const absl::Status& status, const TaskStats& stats) {
@@ -110,13 +117,17 @@ absl::Status AttendJob::Submit(const CallFacts& facts) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<AttentionProblem> AttendJob::MakeProblem() {
-  const absl::StatusOr<AttentionArgs> args = received_.Args(options_.limits);
+absl::StatusOr<AttentionProblem> AttendJob::MakeProblem(const SharedMemoryAccess& access) {
+  const absl::StatusOr<AttentionArgs> args = received_.Args(options_.limits, access);
   if (!args.ok()) return args.status();
   absl::StatusOr<AttentionProblem> problem = AttentionProblem::Create(*args, options_.limits);
   if (!problem.ok()) return problem;
-  absl::Status status = CheckResponseSize(*problem, options_.max_message_bytes);
+  const v1::OutputOptions& output = received_.request().output();
+  absl::StatusOr<ResultTargets> targets = FindTargets(output, *problem, access);
+  if (!targets.ok()) return targets.status();
+  absl::Status status = CheckResponseSize(*problem, *targets, options_.max_message_bytes);
   if (!status.ok()) return status;
+  response_.SetTargets(*std::move(targets), output);
   return problem;
 }
 
@@ -132,8 +143,10 @@ void AttendJob::Cancel() {
   if (id != 0) options_.scheduler->Cancel(id);
 }
 
-void AttendJob::FinishWith(const absl::Status& status, const TaskStats& stats,
+void AttendJob::FinishWith(const absl::Status& computed, const TaskStats& stats,
                            const AttentionProblem* problem) {
+  absl::Status status = computed;
+  if (status.ok()) status = response_.WriteTargets();
   AttendAnswer answer;
   answer.retry_delay = RetryDelay();
   answer.status = ToGrpcStatus(status, answer.retry_delay);

@@ -25,8 +25,10 @@ namespace attend {
 struct CallFacts {
   absl::Time deadline = absl::InfiniteFuture();  // on the scheduler's clock
   std::optional<std::string> priority;           // the value of x-attend-priority
+  SharedMemoryAccess shared_memory;
 
-  static CallFacts Of(const grpc::CallbackServerContext& context, Clock& clock);
+  static CallFacts Of(const grpc::CallbackServerContext& context,
+                      const AttentionServiceOptions& options);
 };
 
 struct AttendAnswer {
@@ -69,11 +71,11 @@ class AttendJob {
 
  private:
   absl::Status Submit(const CallFacts& facts);
-  absl::StatusOr<AttentionProblem> MakeProblem();
+  absl::StatusOr<AttentionProblem> MakeProblem(const SharedMemoryAccess& access);
   absl::StatusOr<absl::Time> GetDeadline(const CallFacts& facts) const;
 
   // `problem`: of a request that was submitted; null otherwise.
-  void FinishWith(const absl::Status& status, const TaskStats& stats,
+  void FinishWith(const absl::Status& computed, const TaskStats& stats,
                   const AttentionProblem* problem);
   grpc::ByteBuffer MakeMessage(const TaskStats& stats, const AttentionProblem& problem);
   void Record(const AttendAnswer& answer, const TaskStats& stats,

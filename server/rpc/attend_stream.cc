@@ -57,7 +57,7 @@ AttendStream* AttendStream::Open(const AttentionServiceOptions& options,
 
 AttendStream::AttendStream(const AttentionServiceOptions& options,
                            const grpc::CallbackServerContext& context, OpenStreams& open)
-    : options_(options), facts_(CallFacts::Of(context, *options.clock)), open_(open) {}
+    : options_(options), facts_(CallFacts::Of(context, options)), open_(open) {}
 
 void AttendStream::OnDone() {
   open_.Remove(this);

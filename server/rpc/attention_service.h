@@ -14,6 +14,7 @@
 #include "server/rpc/open_streams.h"
 #include "server/schedule/clock.h"
 #include "server/schedule/scheduler.h"
+#include "server/shared_memory/shared_memory_registry.h"
 
 namespace attend {
 
@@ -21,9 +22,10 @@ namespace attend {
 struct AttentionServiceOptions {
   Scheduler* scheduler = nullptr;
   Metrics* metrics = nullptr;
-  Clock* clock = nullptr;         // the scheduler's
-  BufferPool* buffers = nullptr;  // for the tensors of requests and responses
-  Logger logger;                  // must not be null either
+  Clock* clock = nullptr;                         // the scheduler's
+  BufferPool* buffers = nullptr;                  // for the tensors of requests and responses
+  Logger logger;                                  // must not be null either
+  SharedMemoryRegistry* shared_memory = nullptr;  // null: not offered
   // What a request may hold at most.
   AttentionLimits limits;
   // Of a request or response message, as the gRPC server was given it.

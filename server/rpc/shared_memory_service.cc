@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
+#include "server/wire/shared_memory_range.h"
 #include "server/wire/status.h"
 
 namespace attend {
@@ -19,19 +20,8 @@ constexpr absl::Duration kRetryDelay = absl::Seconds(1);
 
 }  // namespace
 
-absl::Status CheckSharedMemoryCaller(const grpc::ServerContextBase& context,
-                                     const SharedMemoryRegistry* registry) {
-  if (registry == nullptr) {
-    return absl::FailedPreconditionError(
-        "this server does not offer shared memory; start it with --shared-memory, or send the "
-        "tensors in the request");
-  }
-  if (!absl::StartsWith(context.peer(), "unix:")) {
-    return absl::FailedPreconditionError(
-        "shared memory is offered over a Unix socket alone; connect over one, or send the tensors "
-        "in the request");
-  }
-  return absl::OkStatus();
+bool IsOverUnixSocket(const grpc::ServerContextBase& context) {
+  return absl::StartsWith(context.peer(), "unix:");
 }
 
 template <typename Request, typename Response>
@@ -42,7 +32,9 @@ grpc::ServerUnaryReactor* SharedMemoryService::Answer(Method method,
                                                       const std::function<absl::Status()>& handle) {
   const absl::Time arrival = options_.clock->Now();
   options_.metrics->RequestStarted(method);
-  absl::Status status = CheckSharedMemoryCaller(context, options_.registry);
+  absl::Status status = CheckSharedMemoryAccess(
+      {.registry = options_.registry, .over_unix_socket = IsOverUnixSocket(context)},
+      "shared_memory");
   if (status.ok()) status = handle();
   grpc::Status answer = ToGrpcStatus(status, kRetryDelay);
   RequestRecord record;

@@ -21,10 +21,8 @@ struct SharedMemoryServiceOptions {
   Clock* clock = nullptr;
 };
 
-// OK if whoever made the call may use shared memory: FAILED_PRECONDITION that says why not, where
-// the server does not offer it (`registry` is null) or the caller did not come over a Unix socket.
-absl::Status CheckSharedMemoryCaller(const grpc::ServerContextBase& context,
-                                     const SharedMemoryRegistry* registry);
+// Whether whoever made the call runs on this host.
+bool IsOverUnixSocket(const grpc::ServerContextBase& context);
 
 // Handlers answer at once: they open and close files of shared memory, and wait for nothing.
 // Thread-safety: safe from any thread.

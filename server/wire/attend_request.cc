@@ -109,11 +109,8 @@ class TensorConverter {
 
  private:
   absl::Status Convert(const v1::Tensor& message, RequestTensor tensor, TensorView& to) const {
-    // Where another kind of storage came later, it is the one that counts.
-    const std::span<const std::byte> data = message.has_data()
-                                                ? payloads_[static_cast<std::size_t>(tensor)]
-                                                : std::span<const std::byte>();
-    absl::StatusOr<TensorView> view = ToTensorView(message, data, FieldOf(tensor));
+    absl::StatusOr<TensorView> view =
+        ToTensorView(message, payloads_[static_cast<std::size_t>(tensor)], FieldOf(tensor));
     if (!view.ok()) return view.status();
     to = *std::move(view);
     return absl::OkStatus();
@@ -153,13 +150,8 @@ absl::Status ConvertOptions(const v1::AttentionOptions& options, const TensorCon
   return status;
 }
 
-absl::Status RefuseTarget(bool present, absl::string_view field) {
-  if (!present) return absl::OkStatus();
-  return UnimplementedField(field,
-                            "is not offered by this server; the result comes in the response");
-}
-
-absl::Status ConvertOutput(const v1::OutputOptions& output, OutputOptions& to) {
+absl::Status ConvertOutput(const v1::OutputOptions& output, const SharedMemoryAccess& access,
+                           OutputOptions& to) {
   absl::Status status = RefuseUnknownFields(output, "output");
   if (output.dtype() != v1::DATA_TYPE_UNSPECIFIED) {
     absl::StatusOr<DType> dtype = ToDType(output.dtype(), "output.dtype");
@@ -169,10 +161,13 @@ absl::Status ConvertOutput(const v1::OutputOptions& output, OutputOptions& to) {
   to.lse = output.lse();
   to.weights = output.weights();
   status.Update(ConvertScoreStage(output.scores(), to.scores));
-  status.Update(RefuseTarget(output.has_output_target(), "output.output_target"));
-  status.Update(RefuseTarget(output.has_lse_target(), "output.lse_target"));
-  status.Update(RefuseTarget(output.has_weights_target(), "output.weights_target"));
-  status.Update(RefuseTarget(output.has_scores_target(), "output.scores_target"));
+  const auto check_target = [&](bool present, absl::string_view field) {
+    if (present) status.Update(CheckSharedMemoryAccess(access, field));
+  };
+  check_target(output.has_output_target(), "output.output_target");
+  check_target(output.has_lse_target(), "output.lse_target");
+  check_target(output.has_weights_target(), "output.weights_target");
+  check_target(output.has_scores_target(), "output.scores_target");
   return status;
 }
 
@@ -190,16 +185,41 @@ absl::Status ConvertTensors(const v1::AttendRequest& request, const TensorConver
   return status;
 }
 
-std::span<const std::byte> DataOf(const v1::Tensor& tensor) {
-  return std::as_bytes(std::span(tensor.data()));
+// Null where the message that would hold the tensor is not there.
+const v1::Tensor* IfPresent(bool present, const v1::Tensor& tensor) {
+  return present ? &tensor : nullptr;
 }
 
 }  // namespace
 
+const v1::Tensor* MessageOf(const v1::AttendRequest& request, RequestTensor tensor) {
+  const v1::AttentionOptions& options = request.options();
+  switch (tensor) {
+    case RequestTensor::kQuery:
+      return IfPresent(request.has_query(), request.query());
+    case RequestTensor::kKey:
+      return IfPresent(request.has_key(), request.key());
+    case RequestTensor::kValue:
+      return IfPresent(request.has_value(), request.value());
+    case RequestTensor::kBooleanMask:
+      return IfPresent(request.has_boolean_mask(), request.boolean_mask());
+    case RequestTensor::kAdditiveMask:
+      return IfPresent(request.has_additive_mask(), request.additive_mask());
+    case RequestTensor::kAlibiSlopes:
+      return IfPresent(options.has_alibi_slopes(), options.alibi_slopes());
+    case RequestTensor::kSinks:
+      return IfPresent(options.has_sinks(), options.sinks());
+    case RequestTensor::kBlocks:
+      return IfPresent(options.block_mask().has_blocks(), options.block_mask().blocks());
+  }
+  return nullptr;
+}
+
 // The first error counts; Status::Update keeps it.
 absl::StatusOr<AttentionArgs> ToAttentionArgs(const v1::AttendRequest& request,
                                               TensorPayloads payloads,
-                                              const AttentionLimits& limits) {
+                                              const AttentionLimits& limits,
+                                              const SharedMemoryAccess& access) {
   const TensorConverter tensors(payloads);
   AttentionArgs args;
   absl::Status status = RefuseUnknownFields(request, "request");
@@ -209,21 +229,24 @@ absl::StatusOr<AttentionArgs> ToAttentionArgs(const v1::AttendRequest& request,
       ConvertPerItem(request.query_lengths(), "query_lengths", limits, args.query_lengths));
   status.Update(ConvertPerItem(request.kv_lengths(), "kv_lengths", limits, args.kv_lengths));
   status.Update(ConvertOptions(request.options(), tensors, limits, args.options));
-  status.Update(ConvertOutput(request.output(), args.output));
+  status.Update(ConvertOutput(request.output(), access, args.output));
   if (!status.ok()) return status;
   return args;
 }
 
 absl::StatusOr<AttentionArgs> ToAttentionArgs(const v1::AttendRequest& request,
                                               const AttentionLimits& limits) {
-  const v1::AttentionOptions& options = request.options();
-  // In the order of RequestTensor.
-  const std::array<std::span<const std::byte>, kNumRequestTensors> payloads = {
-      DataOf(request.query()),         DataOf(request.key()),
-      DataOf(request.value()),         DataOf(request.boolean_mask()),
-      DataOf(request.additive_mask()), DataOf(options.alibi_slopes()),
-      DataOf(options.sinks()),         DataOf(options.block_mask().blocks())};
-  return ToAttentionArgs(request, payloads, limits);
+  std::array<std::span<const std::byte>, kNumRequestTensors> payloads;
+  for (std::size_t i = 0; i < kNumRequestTensors; ++i) {
+    const auto tensor = static_cast<RequestTensor>(i);
+    const v1::Tensor* message = MessageOf(request, tensor);
+    if (message == nullptr) continue;
+    if (message->has_shared_memory()) {
+      return CheckSharedMemoryAccess({}, absl::StrCat(FieldOf(tensor), ".shared_memory"));
+    }
+    payloads[i] = std::as_bytes(std::span(message->data()));
+  }
+  return ToAttentionArgs(request, payloads, limits, {});
 }
 
 absl::StatusOr<absl::Duration> ToTimeout(const v1::AttendRequest& request) {

@@ -8,6 +8,7 @@
 #include <grpcpp/support/slice.h>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/aligned_buffer.h"
@@ -53,6 +54,12 @@ ResultBytes BytesOfResults(const AttentionProblem& problem) {
     bytes.scores = TensorBytes(DType::kFloat32, problem.score_shape());
   }
   return bytes;
+}
+
+// With what stands around them.
+std::int64_t SumOf(const ResultBytes& bytes) {
+  return SaturatingAdd(SaturatingAdd(bytes.output, bytes.lse),
+                       SaturatingAdd(SaturatingAdd(bytes.weights, bytes.scores), kEnvelopeBytes));
 }
 
 // The field whose result is the largest.
@@ -129,23 +136,75 @@ std::byte*& OutputOf(int field, AttentionOutputs& outputs) {
 }  // namespace
 
 std::int64_t ResponseBytes(const AttentionProblem& problem) {
-  const ResultBytes bytes = BytesOfResults(problem);
-  return SaturatingAdd(SaturatingAdd(bytes.output, bytes.lse),
-                       SaturatingAdd(SaturatingAdd(bytes.weights, bytes.scores), kEnvelopeBytes));
+  return SumOf(BytesOfResults(problem));
 }
 
-absl::Status CheckResponseSize(const AttentionProblem& problem, std::int64_t max_message_bytes) {
-  const std::int64_t bytes = ResponseBytes(problem);
+absl::StatusOr<ResultTargets> FindTargets(const v1::OutputOptions& output,
+                                          const AttentionProblem& problem,
+                                          const SharedMemoryAccess& access) {
+  const ResultBytes bytes = BytesOfResults(problem);
+  absl::Status status;
+  const auto find = [&](bool present, const v1::SharedMemorySlice& slice, bool wanted,
+                        std::int64_t size, absl::string_view field, SharedMemoryRange& to) {
+    if (!present || !status.ok()) return;
+    if (!wanted) {
+      status = InvalidField(field,
+                            "is given, but its result is not asked for; ask for it, or "
+                            "leave the target out");
+    } else if (slice.size_bytes() != static_cast<std::uint64_t>(size)) {
+      status = InvalidField(
+          absl::StrCat(field, ".size_bytes"),
+          absl::StrCat("is ", slice.size_bytes(), "; expected ", size, ", the size of the result"));
+    } else {
+      absl::StatusOr<SharedMemoryRange> range = SharedMemoryRange::Find(slice, access, field);
+      if (range.ok()) to = *std::move(range);
+      status = range.status();
+    }
+  };
+  ResultTargets targets;
+  find(output.has_output_target(), output.output_target(), true, bytes.output,
+       "output.output_target", targets.output);
+  find(output.has_lse_target(), output.lse_target(), problem.wants_lse(), bytes.lse,
+       "output.lse_target", targets.lse);
+  find(output.has_weights_target(), output.weights_target(), problem.wants_weights(), bytes.weights,
+       "output.weights_target", targets.weights);
+  find(output.has_scores_target(), output.scores_target(),
+       problem.score_stage() != ScoreStage::kNone, bytes.scores, "output.scores_target",
+       targets.scores);
+  if (!status.ok()) return status;
+  return targets;
+}
+
+absl::Status CheckResponseSize(const AttentionProblem& problem, const ResultTargets& targets,
+                               std::int64_t max_message_bytes) {
+  ResultBytes sent = BytesOfResults(problem);
+  if (targets.output.present()) sent.output = 0;
+  if (targets.lse.present()) sent.lse = 0;
+  if (targets.weights.present()) sent.weights = 0;
+  if (targets.scores.present()) sent.scores = 0;
+  const std::int64_t bytes = SumOf(sent);
   if (bytes <= max_message_bytes) return absl::OkStatus();
-  return InvalidField(LargestAsk(BytesOfResults(problem)),
+  return InvalidField(LargestAsk(sent),
                       absl::StrCat("asks for a response of ", bytes, " bytes; expected at most ",
                                    max_message_bytes, ": ask for less, or split the request"));
 }
 
-void ResponseMessage::Plan(int field, DType dtype, const Dims& shape) {
+void ResponseMessage::SetTargets(ResultTargets targets, const v1::OutputOptions& options) {
+  targets_ = std::move(targets);
+  options_ = &options;
+}
+
+void ResponseMessage::Plan(int field, DType dtype, const Dims& shape,
+                           const SharedMemoryRange& target, const v1::SharedMemorySlice& slice) {
   const auto bytes = static_cast<std::size_t>(TensorBytes(dtype, shape));
-  const std::size_t begin = Aligned(size_ + kTensorHeadBytes);
+  // A handle stands in the head of a result that goes to shared memory.
+  const std::size_t head = kTensorHeadBytes + (target.present() ? slice.ByteSizeLong() : 0);
+  const std::size_t begin = Aligned(size_ + head);
   results_.push_back({field, dtype, shape, bytes, begin});
+  if (target.present()) {
+    results_.back().target = &target;
+    results_.back().slice = &slice;
+  }
   size_ = begin + bytes;
 }
 
@@ -153,15 +212,19 @@ absl::StatusOr<AttentionOutputs> ResponseMessage::Allocate(const AttentionProble
                                                            BufferPool& pool,
                                                            std::size_t max_name_bytes) {
   size_ = kFirstHeadBytes + max_name_bytes;
-  Plan(v1::AttendResponse::kOutputFieldNumber, problem.output_dtype(), problem.output_shape());
+  Plan(v1::AttendResponse::kOutputFieldNumber, problem.output_dtype(), problem.output_shape(),
+       targets_.output, options_->output_target());
   if (problem.wants_lse()) {
-    Plan(v1::AttendResponse::kLseFieldNumber, DType::kFloat32, problem.lse_shape());
+    Plan(v1::AttendResponse::kLseFieldNumber, DType::kFloat32, problem.lse_shape(), targets_.lse,
+         options_->lse_target());
   }
   if (problem.wants_weights()) {
-    Plan(v1::AttendResponse::kWeightsFieldNumber, DType::kFloat32, problem.score_shape());
+    Plan(v1::AttendResponse::kWeightsFieldNumber, DType::kFloat32, problem.score_shape(),
+         targets_.weights, options_->weights_target());
   }
   if (problem.score_stage() != ScoreStage::kNone) {
-    Plan(v1::AttendResponse::kScoresFieldNumber, DType::kFloat32, problem.score_shape());
+    Plan(v1::AttendResponse::kScoresFieldNumber, DType::kFloat32, problem.score_shape(),
+         targets_.scores, options_->scores_target());
   }
   memory_ = pool.Acquire(static_cast<std::int64_t>(size_));
   if (!memory_.ok()) {
@@ -177,6 +240,15 @@ absl::StatusOr<AttentionOutputs> ResponseMessage::Allocate(const AttentionProble
   return outputs;
 }
 
+absl::Status ResponseMessage::WriteTargets() const {
+  absl::Status status;
+  for (const Result& result : results_) {
+    if (result.target == nullptr) continue;
+    status.Update(result.target->Write({memory_.data() + result.begin, result.bytes}));
+  }
+  return status;
+}
+
 std::size_t ResponseMessage::WriteHeads(const v1::Stats& stats) {
   std::size_t total = 0;
   heads_.resize(results_.size());
@@ -187,15 +259,19 @@ std::size_t ResponseMessage::WriteHeads(const v1::Stats& stats) {
     tensor.mutable_shape()->Assign(result.shape.begin(), result.shape.end());
     std::byte* data = memory_.data() + result.begin;
     Prepender head(data);
-    head.Field(v1::Tensor::kDataFieldNumber, result.bytes);
+    if (result.target != nullptr) {
+      *tensor.mutable_shared_memory() = *result.slice;
+    } else {
+      head.Field(v1::Tensor::kDataFieldNumber, result.bytes);
+    }
     head.Message(tensor);
-    head.Field(result.field, static_cast<std::size_t>(data - head.begin()) + result.bytes);
+    head.Field(result.field, static_cast<std::size_t>(data - head.begin()) + result.sent_bytes());
     if (i == 0) {
       head.Message(stats);
       head.Field(v1::AttendResponse::kStatsFieldNumber, stats.ByteSizeLong());
     }
     heads_[i] = static_cast<std::size_t>(head.begin() - memory_.data());
-    total += result.begin + result.bytes - heads_[i];
+    total += result.begin + result.sent_bytes() - heads_[i];
   }
   return total;
 }
@@ -219,7 +295,7 @@ grpc::ByteBuffer ResponseMessage::Send() {
   const grpc::Slice whole(memory, size_, &BufferPool::Return, memory);
   absl::InlinedVector<grpc::Slice, 4> slices;
   for (std::size_t i = 0; i < results_.size(); ++i) {
-    slices.push_back(whole.sub(heads_[i], results_[i].begin + results_[i].bytes));
+    slices.push_back(whole.sub(heads_[i], results_[i].begin + results_[i].sent_bytes()));
   }
   return grpc::ByteBuffer(slices.data(), slices.size());
 }

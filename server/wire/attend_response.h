@@ -18,27 +18,51 @@
 #include "core/base/dtype.h"
 #include "core/base/tensor.h"
 #include "server/schedule/scheduler.h"
+#include "server/wire/shared_memory_range.h"
 
 namespace attend {
 
 // At least the size of the response's message, and close to it. Saturates at the largest int64.
 std::int64_t ResponseBytes(const AttentionProblem& problem);
 
-// INVALID_ARGUMENT, naming the field of the request to ask less of, if the response could be larger
-// than `max_message_bytes`.
-absl::Status CheckResponseSize(const AttentionProblem& problem, std::int64_t max_message_bytes);
+// Where results go that do not travel in the response.
+struct ResultTargets {
+  SharedMemoryRange output;
+  SharedMemoryRange lse;
+  SharedMemoryRange weights;
+  SharedMemoryRange scores;
+};
+
+// The targets that a request names. `output` must outlive what uses them.
+// Errors: as SharedMemoryRange::Find; INVALID_ARGUMENT, naming the target, for one of another size
+// than its result, and for one whose result is not asked for.
+absl::StatusOr<ResultTargets> FindTargets(const v1::OutputOptions& output,
+                                          const AttentionProblem& problem,
+                                          const SharedMemoryAccess& access);
+
+// INVALID_ARGUMENT, naming the field of the request to ask less of, if the response, without what
+// goes to targets, could be larger than `max_message_bytes`.
+absl::Status CheckResponseSize(const AttentionProblem& problem, const ResultTargets& targets,
+                               std::int64_t max_message_bytes);
 
 // A response whose tensors are memory of a pool, which the kernel writes and gRPC sends as it is.
-// In order: Allocate once, then Finish or FinishOnStream once.
+// In order: SetTargets if there are any, Allocate once, then WriteTargets once and Finish or
+// FinishOnStream once.
 // Thread-safety: for one thread at a time.
 class ResponseMessage {
  public:
+  // `options`, which named them, must outlive the object.
+  void SetTargets(ResultTargets targets, const v1::OutputOptions& options);
+
   // Makes the results that the problem wants, zeros for now, and says where: the addresses hold
   // until Finish. `max_name_bytes` bounds the server's name in the stats. CheckResponseSize must
   // have passed.
   // Errors: RESOURCE_EXHAUSTED if memory cannot be had.
   absl::StatusOr<AttentionOutputs> Allocate(const AttentionProblem& problem, BufferPool& pool,
                                             std::size_t max_name_bytes);
+
+  // Writes what is computed to its targets. Errors: as SharedMemoryRange::Write.
+  absl::Status WriteTargets() const;
 
   // The AttendResponse, which owns the memory now. Nothing is copied but what stands around the
   // tensors' data.
@@ -54,14 +78,22 @@ class ResponseMessage {
     Dims shape;
     std::size_t bytes = 0;
     std::size_t begin = 0;  // of the data; what stands before it ends here
+    // Of a result that goes to shared memory; null otherwise.
+    const SharedMemoryRange* target = nullptr;
+    const v1::SharedMemorySlice* slice = nullptr;
+
+    std::size_t sent_bytes() const { return target == nullptr ? bytes : 0; }
   };
 
-  void Plan(int field, DType dtype, const Dims& shape);
+  void Plan(int field, DType dtype, const Dims& shape, const SharedMemoryRange& target,
+            const v1::SharedMemorySlice& slice);
   // Writes what stands before each result's data, and begin_ of what is to be sent. Returns the
   // size of the whole.
   std::size_t WriteHeads(const v1::Stats& stats);
   grpc::ByteBuffer Send();
 
+  ResultTargets targets_;
+  const v1::OutputOptions* options_ = &v1::OutputOptions::default_instance();
   PooledBuffer memory_;
   absl::InlinedVector<Result, 4> results_;
   absl::InlinedVector<std::size_t, 4> heads_;  // where what belongs to each result begins

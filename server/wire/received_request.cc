@@ -1,5 +1,8 @@
 #include "server/wire/received_request.h"
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "core/base/aligned_buffer.h"
 #include "core/base/status.h"
 #include "server/wire/attend_request.h"
@@ -72,9 +75,25 @@ bool ReceivedRequest::ParseSkeleton(MessageType type) {
   return parsed;
 }
 
-absl::StatusOr<AttentionArgs> ReceivedRequest::Args(const AttentionLimits& limits) {
+absl::StatusOr<AttentionArgs> ReceivedRequest::Args(const AttentionLimits& limits,
+                                                    const SharedMemoryAccess& access) {
+  if (absl::Status status = FindInSharedMemory(access); !status.ok()) return status;
   if (absl::Status status = Place(); !status.ok()) return status;
-  return ToAttentionArgs(*request_, payloads_, limits);
+  return ToAttentionArgs(*request_, payloads_, limits, access);
+}
+
+absl::Status ReceivedRequest::FindInSharedMemory(const SharedMemoryAccess& access) {
+  for (std::size_t i = 0; i < kNumRequestTensors; ++i) {
+    const auto tensor = static_cast<RequestTensor>(i);
+    const v1::Tensor* message = MessageOf(*request_, tensor);
+    if (message == nullptr || !message->has_shared_memory()) continue;
+    absl::StatusOr<SharedMemoryRange> range = SharedMemoryRange::Find(
+        message->shared_memory(), access, absl::StrCat(FieldOf(tensor), ".shared_memory"));
+    if (!range.ok()) return range.status();
+    shared_[i] = *std::move(range);
+    cut_.payloads[i] = {};  // data that came before counts no more
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReceivedRequest::Place() {
@@ -82,10 +101,12 @@ absl::Status ReceivedRequest::Place() {
   std::size_t copied = 0;
   for (std::size_t i = 0; i < kNumRequestTensors; ++i) {
     const PayloadRange& payload = cut_.payloads[i];
-    if (payload.size == 0) continue;
-    const std::byte* in_place = may_stay ? InPlace(payload) : nullptr;
-    payloads_[i] = {in_place, payload.size};
-    (in_place != nullptr ? some_in_place_ = true : copied += Aligned(payload.size));
+    const std::size_t size = shared_[i].present() ? shared_[i].size() : payload.size;
+    if (size == 0) continue;
+    const bool stays = may_stay && !shared_[i].present();
+    const std::byte* in_place = stays ? InPlace(payload) : nullptr;
+    payloads_[i] = {in_place, size};
+    (in_place != nullptr ? some_in_place_ = true : copied += Aligned(size));
   }
   if (copied == 0) return absl::OkStatus();
   copies_ = pool_.Acquire(static_cast<std::int64_t>(copied));
@@ -94,30 +115,37 @@ absl::Status ReceivedRequest::Place() {
   }
   std::byte* next = copies_.data();
   for (std::size_t i = 0; i < kNumRequestTensors; ++i) {
-    if (cut_.payloads[i].size == 0 || payloads_[i].data() != nullptr) continue;
+    if (payloads_[i].empty() || payloads_[i].data() != nullptr) continue;
     targets_[i] = next;
-    payloads_[i] = {next, cut_.payloads[i].size};
-    next += Aligned(cut_.payloads[i].size);
+    payloads_[i] = {next, payloads_[i].size()};
+    next += Aligned(payloads_[i].size());
   }
-  for (const RequestTensor tensor : kReadAtOnce) Copy(tensor);
-  return absl::OkStatus();
+  // What decides is read once, and never again where its owner may change it.
+  absl::Status status;
+  for (const RequestTensor tensor : kReadAtOnce) status.Update(Copy(tensor));
+  return status;
 }
 
 const std::byte* ReceivedRequest::InPlace(const PayloadRange& payload) const {
   return PieceReader(pieces_, payload.piece, payload.offset).Contiguous(payload.size);
 }
 
-void ReceivedRequest::Copy(RequestTensor tensor) {
+absl::Status ReceivedRequest::Copy(RequestTensor tensor) {
   const auto i = static_cast<std::size_t>(tensor);
-  if (targets_[i] == nullptr) return;
+  if (targets_[i] == nullptr) return absl::OkStatus();
+  const std::size_t size = payloads_[i].size();
+  copied_bytes_ += static_cast<std::int64_t>(size);
+  if (shared_[i].present()) return shared_[i].Read({targets_[i], size});
   const PayloadRange& payload = cut_.payloads[i];
-  PieceReader(pieces_, payload.piece, payload.offset).CopyTo(targets_[i], payload.size);
-  copied_bytes_ += static_cast<std::int64_t>(payload.size);
+  PieceReader(pieces_, payload.piece, payload.offset).CopyTo(targets_[i], size);
+  return absl::OkStatus();
 }
 
-void ReceivedRequest::Gather() {
-  for (const RequestTensor tensor : kGathered) Copy(tensor);
+absl::Status ReceivedRequest::Gather() {
+  absl::Status status;
+  for (const RequestTensor tensor : kGathered) status.Update(Copy(tensor));
   if (!some_in_place_) pieces_.clear();
+  return status;
 }
 
 void ReceivedRequest::Release() {

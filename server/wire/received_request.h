@@ -17,6 +17,7 @@
 #include "core/base/attention_problem.h"
 #include "core/base/buffer_pool.h"
 #include "server/wire/message_cutter.h"
+#include "server/wire/shared_memory_range.h"
 
 namespace attend {
 
@@ -45,12 +46,15 @@ class ReceivedRequest {
 
   // What the request asks for. The views point into this object. Masks, slopes and sinks can be
   // read at once, query, key and value only after Gather.
-  // Errors: as ToAttentionArgs, and RESOURCE_EXHAUSTED if memory cannot be had.
-  absl::StatusOr<AttentionArgs> Args(const AttentionLimits& limits);
+  // Errors: as ToAttentionArgs and SharedMemoryRange::Find, and RESOURCE_EXHAUSTED if memory
+  // cannot be had.
+  absl::StatusOr<AttentionArgs> Args(const AttentionLimits& limits,
+                                     const SharedMemoryAccess& access);
 
   // Copies query, key and value to where the views of Args point. Apart from Args, so that a
   // request that is refused for want of room is never copied.
-  void Gather();
+  // Errors: as SharedMemoryRange::Read.
+  absl::Status Gather();
 
   // Lets go of the message and of the tensors.
   void Release();
@@ -68,10 +72,11 @@ class ReceivedRequest {
   google::protobuf::ArenaOptions InitialBlock();
 
   bool ParseSkeleton(MessageType type);
+  absl::Status FindInSharedMemory(const SharedMemoryAccess& access);
   // Decides where each tensor's elements will be, and copies all that Gather does not.
   absl::Status Place();
   const std::byte* InPlace(const PayloadRange& payload) const;
-  void Copy(RequestTensor tensor);
+  absl::Status Copy(RequestTensor tensor);
 
   BufferPool& pool_;
   alignas(16) std::array<char, kArenaBytes> arena_block_;
@@ -88,6 +93,8 @@ class ReceivedRequest {
   std::array<std::span<const std::byte>, kNumRequestTensors> payloads_;
   // Where the elements are to be copied; null: they stay where they are.
   std::array<std::byte*, kNumRequestTensors> targets_{};
+  // Of tensors that lie in shared memory.
+  std::array<SharedMemoryRange, kNumRequestTensors> shared_;
 };
 
 }  // namespace attend

@@ -51,10 +51,6 @@ v1::DataType ToProto(DType dtype) {
 absl::StatusOr<TensorView> ToTensorView(const v1::Tensor& tensor, std::span<const std::byte> data,
                                         absl::string_view field) {
   if (absl::Status status = RefuseUnknownFields(tensor, field); !status.ok()) return status;
-  if (tensor.has_shared_memory()) {
-    return UnimplementedField(absl::StrCat(field, ".shared_memory"),
-                              "is not offered by this server; send the bytes in data");
-  }
   absl::StatusOr<DType> dtype = ToDType(tensor.dtype(), absl::StrCat(field, ".dtype"));
   if (!dtype.ok()) return dtype.status();
   if (tensor.shape_size() > kMaxRank) {
@@ -62,7 +58,8 @@ absl::StatusOr<TensorView> ToTensorView(const v1::Tensor& tensor, std::span<cons
         absl::StrCat(field, ".shape"),
         absl::StrCat("has ", tensor.shape_size(), " dimensions; expected at most ", kMaxRank));
   }
-  return CheckedTensorView(*dtype, Dims(tensor.shape().begin(), tensor.shape().end()), data, field);
+  return CheckedTensorView(*dtype, Dims(tensor.shape().begin(), tensor.shape().end()), data, field,
+                           tensor.has_shared_memory() ? "shared_memory.size_bytes" : "data");
 }
 
 }  // namespace attend

@@ -23,9 +23,7 @@ v1::DataType ToProto(DType dtype);
 
 // A view of `data`, the bytes that stand for the tensor's own, and must outlive it. They are
 // neither copied nor read. Errors: INVALID_ARGUMENT, naming `field` and what is below it, for a
-// dtype that is unset or unknown, more than kMaxRank dimensions, and as CheckedTensorView;
-// UNIMPLEMENTED for
-// "<field>.shared_memory".
+// dtype that is unset or unknown, more than kMaxRank dimensions, and as CheckedTensorView.
 absl::StatusOr<TensorView> ToTensorView(const v1::Tensor& tensor, std::span<const std::byte> data,
                                         absl::string_view field);
 

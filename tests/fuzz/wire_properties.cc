@@ -247,12 +247,14 @@ std::string WireFaultOf(const std::string& message, MessageType type, std::size_
     return "another id or kind";
   }
   const absl::StatusOr<AttentionArgs> theirs = ToAttentionArgs(request, {});
-  const absl::StatusOr<AttentionArgs> ours = received.Args({});
+  const absl::StatusOr<AttentionArgs> ours = received.Args({}, {});
   if (ours.status() != theirs.status()) {
     return absl::StrCat("ours: ", ours.status().message(), ", theirs: ", theirs.status().message());
   }
   if (!ours.ok()) return "";
-  received.Gather();
+  if (const absl::Status gathered = received.Gather(); !gathered.ok()) {
+    return absl::StrCat("gather: ", gathered.message());
+  }
   return Difference(*ours, *theirs);
 }
 

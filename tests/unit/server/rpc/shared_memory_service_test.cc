@@ -96,11 +96,11 @@ TEST_F(SharedMemoryServiceTest, SaysThatItIsOffWhereItIs) {  // B21
   Start(/*offered=*/false);
   std::string handle;
   const grpc::Status status = Register(*local_, handle);
-  EXPECT_EQ(status.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_code(), StatusCode::UNIMPLEMENTED);
   EXPECT_THAT(status.error_message(), HasSubstr("--shared-memory"));
   v1::SharedMemoryStatus about;
-  EXPECT_EQ(GetStatus("", about).error_code(), StatusCode::FAILED_PRECONDITION);
-  EXPECT_EQ(Unregister("").error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(GetStatus("", about).error_code(), StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(Unregister("").error_code(), StatusCode::UNIMPLEMENTED);
 }
 
 TEST_F(SharedMemoryServiceTest, IsForUnixSocketsAlone) {

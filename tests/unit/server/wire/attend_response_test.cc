@@ -223,8 +223,8 @@ TEST(StreamErrorTest, CarriesCodeMessageAndDetails) {
 TEST_F(AttendResponseTest, IsRefusedPastTheMessageLimitAndNotBefore) {
   const AttentionProblem problem = Problem();
   const std::int64_t bytes = ResponseBytes(problem);
-  EXPECT_TRUE(CheckResponseSize(problem, bytes).ok());
-  const absl::Status status = CheckResponseSize(problem, bytes - 1);
+  EXPECT_TRUE(CheckResponseSize(problem, {}, bytes).ok());
+  const absl::Status status = CheckResponseSize(problem, {}, bytes - 1);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(GetFieldViolation(status)->field, "query.shape");
 }
@@ -237,7 +237,7 @@ TEST_F(AttendResponseTest, NamesWhatTakesMostOfTheMessage) {
   args_.value = value_.view();
   args_.output.dtype = DType::kBFloat16;
   const auto named = [this] {
-    return GetFieldViolation(CheckResponseSize(Problem(), 1)).value_or(FieldViolation()).field;
+    return GetFieldViolation(CheckResponseSize(Problem(), {}, 1)).value_or(FieldViolation()).field;
   };
   EXPECT_EQ(named(), "query.shape");
   args_.output.lse = true;

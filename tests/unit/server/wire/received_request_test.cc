@@ -123,8 +123,8 @@ TEST(ReceivedRequestTest, SmallTensorsStayWhereTheyAre) {
   ASSERT_TRUE(received.Read(buffer, MessageType::kAttendRequest, {}).ok());
   EXPECT_FALSE(buffer.Valid());
   v1::AttendRequest request = FullRequest();
-  ASSERT_TRUE(received.Args({}).ok());
-  received.Gather();
+  ASSERT_TRUE(received.Args({}, {}).ok());
+  ASSERT_TRUE(received.Gather().ok());
   EXPECT_EQ(received.copied_bytes(), 0);
   EXPECT_EQ(pool.lent_bytes(), 0);
   EXPECT_EQ(received.message_bytes(), static_cast<std::int64_t>(bytes.size()));
@@ -139,14 +139,14 @@ TEST(ReceivedRequestTest, LargeMessagesAreCopiedOnceAndLetGo) {
   grpc::ByteBuffer buffer = BufferOf(bytes, 8192);
   ASSERT_TRUE(received.Read(buffer, MessageType::kAttendRequest, {}).ok());
   EXPECT_EQ(pool.lent_bytes(), 0);
-  const absl::StatusOr<AttentionArgs> args = received.Args({});
+  const absl::StatusOr<AttentionArgs> args = received.Args({}, {});
   ASSERT_TRUE(args.ok()) << args.status();
   // What is looked at before the request is admitted is there; the rest is not copied yet.
   EXPECT_EQ(received.copied_bytes(), 4 * (5 + 3000 * 5 + 2 + 2 + 1));
   EXPECT_EQ(std::memcmp(args->additive_mask->data, request.additive_mask().data().data(),
                         request.additive_mask().data().size()),
             0);
-  received.Gather();
+  ASSERT_TRUE(received.Gather().ok());
   EXPECT_EQ(received.copied_bytes(), 4 * (5 + 3000 * 5 + 2 + 2 + 1 + 2 * 3000 * 4 + 5 * 4 + 5 * 6));
   EXPECT_EQ(
       std::memcmp(args->query.data, request.query().data().data(), request.query().data().size()),
@@ -165,7 +165,7 @@ TEST(ReceivedRequestTest, HasNoMemoryForMoreThanThePoolLends) {
   ReceivedRequest received(pool);
   grpc::ByteBuffer buffer = BufferOf(FullRequest(3000).SerializeAsString(), 0);
   ASSERT_TRUE(received.Read(buffer, MessageType::kAttendRequest, {}).ok());
-  EXPECT_EQ(received.Args({}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(received.Args({}, {}).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(ReceivedRequestTest, RefusesATensorThatOccursTwice) {
@@ -260,7 +260,7 @@ TEST(ReceivedRequestTest, AnEmptyMessageIsARequestWithoutTensors) {
   for (grpc::ByteBuffer buffer : {grpc::ByteBuffer(), BufferOf("", 0)}) {
     ReceivedRequest received(pool);
     ASSERT_TRUE(received.Read(buffer, MessageType::kAttendRequest, {}).ok());
-    ExpectRefusal(received.Args({}).status(), "query", "is missing");
+    ExpectRefusal(received.Args({}, {}).status(), "query", "is missing");
   }
 }
 
