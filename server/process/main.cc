@@ -60,6 +60,8 @@ int Serve(const LoadedSettings& loaded) {
   const absl::Time signalled = signals.WaitForFirst();
   (*process)->Drain(signalled + settings.drain_timeout);
   signals.OnSecond([] {});
+  signals.Drained();
+  process->reset();
   return EXIT_SUCCESS;
 }
 

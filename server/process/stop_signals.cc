@@ -54,6 +54,7 @@ StopSignals::StopSignals(absl::Duration drain_timeout, Logger logger)
       logger_(std::move(logger)),
       signal_fd_(OpenSignalFd()),
       stop_fd_(eventfd(0, EFD_CLOEXEC)),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Run(); }) {}
 
 StopSignals::~StopSignals() {
@@ -61,6 +62,7 @@ StopSignals::~StopSignals() {
   while (write(stop_fd_, &one, sizeof(one)) != sizeof(one)) {
   }
   thread_.join();
+  close(wake_fd_);
   close(stop_fd_);
   close(signal_fd_);
 }
@@ -80,6 +82,15 @@ void StopSignals::OnSecond(std::function<void()> hurry) {
   }
 }
 
+void StopSignals::Drained() {
+  absl::MutexLock lock(&mutex_);
+  drained_ = true;
+  watchdog_deadline_ = std::min(watchdog_deadline_, MonotonicClock().Now() + kWatchdogMargin);
+  // The thread that waits for the deadline has to see the new one.
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_fd_, &one, sizeof(one));
+}
+
 absl::Time StopSignals::watchdog_deadline() const {
   absl::MutexLock lock(&mutex_);
   return watchdog_deadline_;
@@ -87,16 +98,25 @@ absl::Time StopSignals::watchdog_deadline() const {
 
 void StopSignals::Run() {
   pthread_setname_np(pthread_self(), "attend-signals");
-  std::array<pollfd, 2> fds = {pollfd{signal_fd_, POLLIN, 0}, pollfd{stop_fd_, POLLIN, 0}};
+  std::array<pollfd, 3> fds = {pollfd{signal_fd_, POLLIN, 0}, pollfd{stop_fd_, POLLIN, 0},
+                               pollfd{wake_fd_, POLLIN, 0}};
   for (;;) {
     poll(fds.data(), fds.size(), PollTimeout(watchdog_deadline()));
     if ((fds[1].revents & POLLIN) != 0) return;
     if ((fds[0].revents & POLLIN) != 0) Receive();
-    if (MonotonicClock().Now() >= watchdog_deadline()) {
-      logger_->error("the drain hangs; giving up");
-      std::_Exit(EXIT_FAILURE);
-    }
+    std::uint64_t wakes = 0;
+    if ((fds[2].revents & POLLIN) != 0 && read(wake_fd_, &wakes, sizeof(wakes)) < 0) continue;
+    if (MonotonicClock().Now() >= watchdog_deadline()) EndProcess();
   }
+}
+
+void StopSignals::EndProcess() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (drained_) std::_Exit(EXIT_SUCCESS);
+  }
+  logger_->error("the drain hangs; giving up");
+  std::_Exit(EXIT_FAILURE);
 }
 
 void StopSignals::Receive() {

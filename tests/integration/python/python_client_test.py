@@ -96,11 +96,11 @@ class PythonClientTest(unittest.TestCase):
     def test_stream(self):
         random = np.random.default_rng(8)
         inputs = {i: random.standard_normal((3, 1, 2, 1 + i, 8), np.float32) for i in range(20)}
-        requests = (attention_pb2.AttendStreamRequest(id=i, attend=attention_pb2.AttendRequest(
+        requests = [attention_pb2.AttendStreamRequest(id=i, attend=attention_pb2.AttendRequest(
             query=tensor(query), key=tensor(key), value=tensor(value)))
-                    for i, (query, key, value) in inputs.items())
+                    for i, (query, key, value) in inputs.items()]
         stub = attention_pb2_grpc.AttentionServiceStub(self.channel)
-        for answer in stub.AttendStream(requests, timeout=harness.PATIENCE_SECONDS):
+        for answer in stub.AttendStream(iter(requests), timeout=harness.PATIENCE_SECONDS):
             output = answer.response.output
             np.testing.assert_allclose(np.frombuffer(output.data, "<f4").reshape(output.shape),
                                        softmax_attention(*inputs.pop(answer.id)), rtol=0, atol=1e-5)

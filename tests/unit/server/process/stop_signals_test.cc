@@ -52,5 +52,19 @@ TEST_F(StopSignalsTest, TheWatchdogEndsADrainThatHangs) {
       ::testing::ExitedWithCode(1), "the drain hangs");
 }
 
+TEST_F(StopSignalsTest, TheWatchdogEndsWhatHangsAfterTheDrainAsASuccess) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(
+      {
+        StopSignals signals(absl::Hours(1), logger_);
+        kill(getpid(), SIGTERM);
+        signals.WaitForFirst();
+        signals.Drained();
+        absl::Notification never;
+        never.WaitForNotification();
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 }  // namespace
 }  // namespace attend
