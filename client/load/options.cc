@@ -1,6 +1,5 @@
 #include "client/load/options.h"
 
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -40,9 +39,9 @@ void AddLoopFlags(CLI::App* app, LoadOptions* options) {
           ->group(kGroup);
   rate->excludes(in_flight);
   app->add_option("--arrivals", options->arrivals,
-                  "Open loop: poisson (random gaps, the default) or constant")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ArrivalKind>{
-          {"poisson", ArrivalKind::kPoisson}, {"constant", ArrivalKind::kConstant}}))
+                  "Open loop: poisson (random gaps) or constant (equal ones)")
+      ->check(CLI::IsMember({"poisson", "constant"}))
+      ->capture_default_str()
       ->group(kGroup);
   app->add_option("--max-in-flight", options->max_in_flight,
                   "Open loop: what would exceed so many in all is not sent, and told as dropped")
@@ -64,6 +63,7 @@ void AddCallFlags(CLI::App* app, LoadOptions* options) {
   constexpr const char* kGroup = "What the calls are";
   app->add_option("--work", options->works,
                   "A kind of request, as KEY=VALUE,... (see below); give several for a mix")
+      ->allow_extra_args(false)  // so that each stands behind a flag of its own
       ->group(kGroup);
   app->add_option("--cancel", options->cancel_share, "Share of the calls to give up, 0 to 1")
       ->check(CLI::Range(0.0, 1.0))
@@ -94,6 +94,10 @@ void AddResultFlags(CLI::App* app, LoadOptions* options) {
       ->capture_default_str()
       ->group(kGroup);
   app->add_option("--json", options->json, "Also write the report to this file")->group(kGroup);
+}
+
+ArrivalKind KindOf(const std::string& name) {
+  return name == "constant" ? ArrivalKind::kConstant : ArrivalKind::kPoisson;
 }
 
 absl::Status ReadTime(const char* flag, const std::string& text, bool zero_allowed,
@@ -185,7 +189,7 @@ std::unique_ptr<Pacing> MakePacing(const LoadOptions& options, const RunOptions&
   if (rate == 0) {
     return std::make_unique<ClosedLoop>(options.connections * options.in_flight, end);
   }
-  return std::make_unique<OpenLoop>(Arrivals(options.arrivals, rate, options.seed),
+  return std::make_unique<OpenLoop>(Arrivals(KindOf(options.arrivals), rate, options.seed),
                                     options.max_in_flight, end);
 }
 
@@ -197,7 +201,7 @@ cli::Json DescribeLoad(const LoadOptions& options, const LoadPlan& plan) {
   if (options.rate > 0) {
     load["loop"] = "open";
     load["rate"] = options.rate;
-    load["arrivals"] = options.arrivals == ArrivalKind::kPoisson ? "poisson" : "constant";
+    load["arrivals"] = options.arrivals;
     load["max_in_flight"] = options.max_in_flight;
   } else {
     load["loop"] = "closed";

@@ -25,7 +25,7 @@ struct LoadOptions {
   std::int64_t connections = 1;
   std::int64_t in_flight = 1;  // closed loop, on each connection
   double rate = 0;             // open loop, calls a second; 0: closed loop
-  ArrivalKind arrivals = ArrivalKind::kPoisson;
+  std::string arrivals = "poisson";
   std::int64_t max_in_flight = 1024;  // open loop, in all
   std::string warmup = "1s";
   std::string duration = "10s";

@@ -248,7 +248,7 @@ std::string WorkHelp() {
          "  share=1             of the calls, relative to the other kinds of work\n"
          "  phase=prefill       prefill: as many queries as keys; decode: query_len queries "
          "behind\n"
-         "                      `length` keys\n"
+         "                      end of `length` keys\n"
          "  length=512          tokens: N, uniform:LOW:HIGH, or lognormal:MEDIAN:SIGMA[:HIGHEST]\n"
          "                      (SIGMA of the logarithm; HIGHEST: eight medians)\n"
          "  query_len=1         queries of a decode\n"

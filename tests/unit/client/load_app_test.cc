@@ -32,8 +32,9 @@ class LoadAppTest : public cli::TempFolderTest {
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
     std::ostringstream out;
     std::ostringstream err;
-    const int code = load::Run(static_cast<int>(argv.size()), argv.data(),
-                               {.out = out, .err = err, .stop = stop});
+    const int code =
+        load::Run(static_cast<int>(argv.size()), argv.data(),
+                  {.out = out, .err = err, .show_progress = show_progress_, .stop = stop});
     return {code, out.str(), err.str()};
   }
 
@@ -43,6 +44,7 @@ class LoadAppTest : public cli::TempFolderTest {
   }
 
   FakeServer server_;
+  bool show_progress_ = false;
 };
 
 TEST_F(LoadAppTest, ClosedLoopReportsAndVerifies) {
@@ -136,6 +138,16 @@ TEST_F(LoadAppTest, ARunThatIsStoppedStillReports) {
   const cli::Outcome outcome = RunLoad({"--duration", "1h", "--work", kSmall}, &stop);
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.out, HasSubstr("measured 0.00 s"));
+}
+
+TEST_F(LoadAppTest, ShowsProgressOnlyWhereItIsAskedTo) {
+  const std::vector<std::string> arguments = {"--warmup", "0",      "--duration",
+                                              "700ms",    "--work", kSmall};
+  EXPECT_EQ(RunLoad(arguments).err, "");
+  show_progress_ = true;
+  const std::string err = RunLoad(arguments).err;
+  EXPECT_THAT(err, HasSubstr("1 in flight"));
+  EXPECT_TRUE(err.ends_with("\r\x1b[K")) << "the line is still there";
 }
 
 TEST_F(LoadAppTest, SweepMeasuresRatesAndFindsTheSaturation) {
