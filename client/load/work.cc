@@ -246,9 +246,8 @@ absl::StatusOr<Work> ParseWork(absl::string_view text) {
 std::string WorkHelp() {
   return "Keys of --work (KEY=VALUE,KEY=VALUE,...) and their defaults:\n"
          "  share=1             of the calls, relative to the other kinds of work\n"
-         "  phase=prefill       prefill: as many queries as keys; decode: query_len queries "
-         "behind\n"
-         "                      end of `length` keys\n"
+         "  phase=prefill       prefill: as many queries as keys; decode: query_len queries at\n"
+         "                      the end of `length` keys\n"
          "  length=512          tokens: N, uniform:LOW:HIGH, or lognormal:MEDIAN:SIGMA[:HIGHEST]\n"
          "                      (SIGMA of the logarithm; HIGHEST: eight medians)\n"
          "  query_len=1         queries of a decode\n"

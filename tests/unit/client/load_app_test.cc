@@ -146,7 +146,7 @@ TEST_F(LoadAppTest, ShowsProgressOnlyWhereItIsAskedTo) {
   EXPECT_EQ(RunLoad(arguments).err, "");
   show_progress_ = true;
   const std::string err = RunLoad(arguments).err;
-  EXPECT_THAT(err, HasSubstr("1 in flight"));
+  EXPECT_THAT(err, HasSubstr(" in flight  "));
   EXPECT_TRUE(err.ends_with("\r\x1b[K")) << "the line is still there";
 }
 
