@@ -18,7 +18,7 @@ sources = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps configure build test test-slow demo bench bench-peers format format-check lint \
+.PHONY: help deps configure build test test-slow demo bench bench-serve bench-peers format format-check lint \
         layering wire-check wire-baseline sanitize asan tsan fuzz install image clean
 
 help: ## print this list
@@ -50,6 +50,11 @@ bench: deps ## measure the kernel against this machine's peak, into build/bench/
 	@$(MAKE) --no-print-directory PRESET=release build
 	@mkdir -p build/bench
 	@build/release/tests/bench/attend-bench --json build/bench/core.json
+
+bench-serve: deps ## measure the server against echo and kernel, into build/bench/serve.json (ONLY=part,part)
+	@$(MAKE) --no-print-directory PRESET=release build
+	@mkdir -p build/bench
+	@build/release/tests/bench/attend-serve-bench --json build/bench/serve.json $(if $(ONLY),--only $(ONLY))
 
 bench-peers: deps ## the same work on PyTorch and ONNX Runtime, where PYTHON can import them
 	@$(MAKE) --no-print-directory PRESET=release build

@@ -1,4 +1,4 @@
-# cmake --install for what callers use: the attend command, the C++ client library with its headers
+# cmake --install for what callers use: the commands, the C++ client library with its headers
 # and package config (find_package(attend) gives attend::client), and the .proto files.
 if(NOT ATTEND_BUILD_CLIENT)
   return()
@@ -32,4 +32,4 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/attend-config.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/attend-config-version.cmake
         DESTINATION ${attend_package_dir} COMPONENT client)
 
-install(TARGETS attend_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli)
+install(TARGETS attend_cli attend_load RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli)

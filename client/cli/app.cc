@@ -9,9 +9,6 @@ namespace attend::cli {
 
 namespace {
 
-constexpr std::int64_t kLargestMessage = 2147483647;
-constexpr double kLongestTimeout = 1e6;
-
 // Every option of the command line, in one place that outlives its parsing.
 struct CommandLine {
   GlobalOptions global;
@@ -22,19 +19,7 @@ struct CommandLine {
 };
 
 void AddGlobalFlags(CLI::App* app, GlobalOptions* global) {
-  app->add_option("--server", global->server, "HOST:PORT, or unix:/PATH")
-      ->envname("ATTEND_SERVER")
-      ->capture_default_str();
-  app->add_option("--timeout", global->timeout_seconds,
-                  "For each call to the server, in seconds; 0 waits for ever")
-      ->check(CLI::Range(0.0, kLongestTimeout))
-      ->capture_default_str();
-  app->add_flag("--wait", global->wait,
-                "Wait, up to --timeout, for a server that is not there yet");
-  app->add_option("--max-message-bytes", global->max_message_bytes,
-                  "Largest request to send and answer to accept")
-      ->check(CLI::Range(std::int64_t{1}, kLargestMessage))
-      ->capture_default_str();
+  AddConnectionFlags(app, global);
   app->add_flag("--json", global->json, "Results (and errors) as one line of JSON");
 }
 

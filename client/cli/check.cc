@@ -117,6 +117,31 @@ void CheckPaddedRow(const AttentionProblem& problem, std::int64_t item, std::int
   meter->Add(lse[lse_offset], -std::numeric_limits<double>::infinity(), 0);
 }
 
+// Rows of an item that an answer holds, of each head.
+std::int64_t AnsweredRows(const AttentionProblem& problem, const AttentionItem& item) {
+  return problem.layout() == Layout::kPacked ? item.query_len : problem.query_len();
+}
+
+// Says of row after row whether it is compared: `wanted` of `total`, evenly spread, the last among
+// them.
+class RowChoice {
+ public:
+  RowChoice(std::int64_t total, std::int64_t wanted) : total_(total), wanted_(wanted) {}
+
+  bool TakeNext() {
+    if (total_ <= wanted_) return true;
+    due_ += wanted_;
+    if (due_ < total_) return false;
+    due_ -= total_;
+    return true;
+  }
+
+ private:
+  std::int64_t total_;
+  std::int64_t wanted_;
+  std::int64_t due_ = 0;
+};
+
 absl::Status CheckShape(absl::string_view name, const Dims& actual, const Dims& expected) {
   if (actual == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the answer's ", name, " has shape ",
@@ -127,7 +152,8 @@ absl::Status CheckShape(absl::string_view name, const Dims& actual, const Dims& 
 }  // namespace
 
 absl::StatusOr<CheckReport> CheckAgainstReference(const AttentionArgs& args,
-                                                  const AttendResult& result) {
+                                                  const AttendResult& result,
+                                                  std::int64_t max_rows) {
   const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Create(args);
   if (!problem.ok()) return problem.status();
   absl::Status status = CheckShape("output", result.output.shape, problem->output_shape());
@@ -138,12 +164,18 @@ absl::StatusOr<CheckReport> CheckAgainstReference(const AttentionArgs& args,
   const std::vector<float> output = result.output.ToFloats();
   const std::vector<float> lse =
       result.lse.has_value() ? result.lse->ToFloats() : std::vector<float>();
+  std::int64_t total = 0;
+  for (const AttentionItem& item : problem->items()) {
+    total += AnsweredRows(*problem, item) * problem->query_heads();
+  }
+  RowChoice choice(total, max_rows);
   ErrorMeter meter;
   for (std::int64_t item = 0; item < problem->batch(); ++item) {
-    const std::int64_t own = problem->items()[static_cast<std::size_t>(item)].query_len;
-    const std::int64_t rows = problem->layout() == Layout::kPacked ? own : problem->query_len();
+    const AttentionItem& checked = problem->items()[static_cast<std::size_t>(item)];
+    const std::int64_t own = checked.query_len;
     for (std::int64_t head = 0; head < problem->query_heads(); ++head) {
-      for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t row = 0; row < AnsweredRows(*problem, checked); ++row) {
+        if (!choice.TakeNext()) continue;
         const auto check = row < own ? CheckRow : CheckPaddedRow;
         check(*problem, item, head, row, output, lse, &meter);
       }

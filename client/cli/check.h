@@ -3,6 +3,7 @@
 #define ATTEND_CLIENT_CLI_CHECK_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -32,10 +33,13 @@ struct CheckReport {
 // 2^-11 for FLOAT16 (and at least 2^-25 in all, for what is below its normal numbers).
 // The bound of an LSE is r * max(1, |LSE|).
 //
+// Of more than `max_rows` rows (over items and heads) so many are compared, evenly spread.
+//
 // Errors: INVALID_ARGUMENT for a problem that is none, or a result of another shape than asked for.
-// Cost: as the reference; a row of scores at a time.
-absl::StatusOr<CheckReport> CheckAgainstReference(const AttentionArgs& args,
-                                                  const AttendResult& result);
+// Cost: as the reference's of the rows compared; a row of scores at a time.
+absl::StatusOr<CheckReport> CheckAgainstReference(
+    const AttentionArgs& args, const AttendResult& result,
+    std::int64_t max_rows = std::numeric_limits<std::int64_t>::max());
 
 // "check: 393216 elements, largest error 1.2e-07, 0.31 of its bound: passed".
 std::string RenderCheck(const CheckReport& report);

@@ -12,6 +12,9 @@ namespace attend::cli {
 
 namespace {
 
+constexpr std::int64_t kLargestMessage = 2147483647;
+constexpr double kLongestTimeout = 1e6;
+
 std::chrono::milliseconds ToMilliseconds(double seconds) {
   return std::chrono::milliseconds(std::llround(std::ceil(seconds * 1000)));
 }
@@ -50,10 +53,8 @@ nlohmann::json ErrorJson(const absl::Status& status) {
 
 std::string CallErrorText(const absl::Status& status, const GlobalOptions& global) {
   const std::string code = absl::StatusCodeToString(status.code());
-  std::string text = absl::StrCat("attend: ", code, ": ", status.message(), "\n");
-  if (ExitCodeOf(status) == kRefused) {
-    text = absl::StrCat("attend: the request was refused: ", code, ": ", status.message(), "\n");
-  }
+  const absl::string_view what = ExitCodeOf(status) == kRefused ? "the request was refused: " : "";
+  std::string text = absl::StrCat(global.program, ": ", what, code, ": ", status.message(), "\n");
   const std::vector<FieldViolation> violations = GetFieldViolations(status);
   // The first one is in the message.
   for (std::size_t i = 1; i < violations.size(); ++i) {
@@ -65,6 +66,22 @@ std::string CallErrorText(const absl::Status& status, const GlobalOptions& globa
 }
 
 }  // namespace
+
+void AddConnectionFlags(CLI::App* app, GlobalOptions* global) {
+  app->add_option("--server", global->server, "HOST:PORT, or unix:/PATH")
+      ->envname("ATTEND_SERVER")
+      ->capture_default_str();
+  app->add_option("--timeout", global->timeout_seconds,
+                  "For each call to the server, in seconds; 0 waits for ever")
+      ->check(CLI::Range(0.0, kLongestTimeout))
+      ->capture_default_str();
+  app->add_flag("--wait", global->wait,
+                "Wait, up to --timeout, for a server that is not there yet");
+  app->add_option("--max-message-bytes", global->max_message_bytes,
+                  "Largest request to send and answer to accept")
+      ->check(CLI::Range(std::int64_t{1}, kLargestMessage))
+      ->capture_default_str();
+}
 
 std::string ExitCodeHelp() {
   return "Exit codes:\n"
@@ -100,11 +117,15 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
+ClientOptions Context::MakeClientOptions() const {
+  return {.target = global.server,
+          .default_timeout = ToMilliseconds(global.timeout_seconds),
+          .max_message_bytes = global.max_message_bytes,
+          .user_agent = global.program};
+}
+
 absl::StatusOr<std::unique_ptr<Client>> Context::MakeClient() const {
-  return Client::Create({.target = global.server,
-                         .default_timeout = ToMilliseconds(global.timeout_seconds),
-                         .max_message_bytes = global.max_message_bytes,
-                         .user_agent = "attend-cli"});
+  return Client::Create(MakeClientOptions());
 }
 
 CallOptions Context::MakeCallOptions() const { return {.wait_for_ready = global.wait}; }
@@ -113,7 +134,7 @@ int Context::InputError(const absl::Status& status) const {
   if (global.json) {
     err << ErrorJson(status).dump() << "\n";
   } else {
-    err << "attend: " << std::string(status.message()) << "\n";
+    err << global.program << ": " << std::string(status.message()) << "\n";
   }
   return kUsage;
 }

@@ -1,7 +1,9 @@
-// What every subcommand of `attend` shares: the server, the streams, exit codes and error texts.
+// What the subcommands of `attend`, and `attend-load`, share: the server, the streams, exit codes
+// and error texts.
 #ifndef ATTEND_CLIENT_CLI_CONTEXT_H_
 #define ATTEND_CLIENT_CLI_CONTEXT_H_
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <ostream>
@@ -27,6 +29,7 @@ enum ExitCode : int {
 std::string ExitCodeHelp();
 
 struct GlobalOptions {
+  std::string program = "attend";  // how it names itself in errors and to the server
   std::string server = "127.0.0.1:50051";
   double timeout_seconds = 60;
   bool wait = false;  // for a server that is not there yet
@@ -34,12 +37,17 @@ struct GlobalOptions {
   bool json = false;
 };
 
+// The flags that say which server to call and how: --server, --timeout, --wait,
+// --max-message-bytes.
+void AddConnectionFlags(CLI::App* app, GlobalOptions* global);
+
 // Where a command writes and whom it calls. Results go to `out`, errors to `err`.
 struct Context {
   const GlobalOptions& global;
   std::ostream& out;
   std::ostream& err;
 
+  ClientOptions MakeClientOptions() const;
   absl::StatusOr<std::unique_ptr<Client>> MakeClient() const;
   CallOptions MakeCallOptions() const;
 

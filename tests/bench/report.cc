@@ -22,15 +22,20 @@ double BestRates::rate(const std::string& name) const {
 }
 
 void PrintFigures(const std::vector<Figure>& figures) {
-  std::printf("%-28s %10s %8s %-6s %s\n", "name", "value", "target", "", "unit");
+  std::printf("%-32s %12s %8s %-6s %s\n", "name", "value", "target", "", "unit");
   for (const Figure& figure : figures) {
+    if (!figure.measured()) {
+      std::printf("%-32s %12s %8s %-6s %s\n", figure.name.c_str(), "not measured", "-", "",
+                  figure.unit.c_str());
+      continue;
+    }
     const char* verdict = "";
     char target[16] = "-";
     if (figure.target.has_value()) {
       verdict = figure.MeetsTarget() ? "met" : "short";
       std::snprintf(target, sizeof(target), "%s%.2f", figure.at_most ? "<" : "", *figure.target);
     }
-    std::printf("%-28s %10.3f %8s %-6s %s\n", figure.name.c_str(), figure.value, target, verdict,
+    std::printf("%-32s %12.3f %8s %-6s %s\n", figure.name.c_str(), figure.value, target, verdict,
                 figure.unit.c_str());
   }
 }

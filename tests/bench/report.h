@@ -3,6 +3,7 @@
 #define ATTEND_TESTS_BENCH_REPORT_H_
 
 #include <benchmark/benchmark.h>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@ struct Figure {
   std::string unit;
   bool at_most = false;  // what the target is: a ceiling, rather than a floor
 
+  // NaN stands for what could not be measured here.
+  bool measured() const { return !std::isnan(value); }
   bool MeetsTarget() const { return !target || (at_most ? value <= *target : value >= *target); }
 };
 

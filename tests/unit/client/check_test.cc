@@ -63,6 +63,19 @@ TEST(CheckTest, FailsAnOutputThatIsOff) {
   EXPECT_NEAR(report.max_error, 1e-4, 1e-6);
 }
 
+TEST(CheckTest, OfManyRowsComparesSomeThatAreEvenlySpread) {
+  Case off;
+  off.SetOutput(0, 99);  // in the first row
+  const auto check = [&off](std::int64_t max_rows) {
+    return *CheckAgainstReference(off.args, off.result, max_rows);
+  };
+  EXPECT_EQ(check(2).elements, 2 * (kDim + 1));
+  EXPECT_TRUE(check(1).passed());
+  EXPECT_FALSE(check(kLength).passed());
+  off.SetOutput(kDim * (kLength - 1), 99);  // the last row is always among them
+  EXPECT_FALSE(check(1).passed());
+}
+
 TEST(CheckTest, AllowsMoreWhereScoresAreLarge) {
   const auto share_of_an_error = [](float scale) {
     Case large(DType::kFloat32, kLength, scale);
