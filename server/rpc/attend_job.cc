@@ -32,10 +32,6 @@ std::int64_t QueryTokens(const AttentionProblem& problem) {
   return tokens;
 }
 
-absl::Status NoMemory() {
-  return absl::ResourceExhaustedError("the server is short of memory; try again later");
-}
-
 const char* NameOf(Method method) {
   return method == Method::kAttendStream ? "AttendStream" : "Attend";
 }

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/shared_memory_object.h"
 #include "tests/support/temp_folder.h"
 #include "tests/unit/server/schedule/fake_clock.h"
-#include "tests/unit/server/shared_memory/shared_memory_object.h"
 
 namespace attend {
 namespace {
@@ -66,7 +66,7 @@ class SharedMemoryServiceTest : public ::testing::Test {
   }
 
   testing::TempFolder folder_;
-  SharedMemoryObject object_{100};
+  testing::SharedMemoryObject object_{100};
   FakeClock clock_;
   SharedMemoryRegistry registry_{{.max_regions = 2}, clock_};
   Metrics metrics_{MetricsOptions()};

@@ -15,17 +15,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status.h"
-#include "tests/unit/server/shared_memory/shared_memory_object.h"
+#include "tests/support/shared_memory_object.h"
 
 namespace attend {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
 
-std::shared_ptr<SharedMemoryRegion> OpenOk(const SharedMemoryObject& object, std::uint64_t size) {
+std::shared_ptr<SharedMemoryRegion> OpenOk(const testing::SharedMemoryObject& object,
+                                           std::uint64_t size) {
   const auto region = SharedMemoryRegion::Open(object.name(), size);
   EXPECT_TRUE(region.ok()) << region.status();
   return region.ok() ? *region : nullptr;
@@ -37,7 +38,7 @@ std::string FieldOf(const absl::Status& status) {
 }
 
 TEST(SharedMemoryRegion, ReadsAndWritesTheCallersBytes) {
-  SharedMemoryObject object(100);
+  testing::SharedMemoryObject object(100);
   const std::vector<std::byte> sent(30, std::byte{7});
   object.Write(10, sent);
   const auto region = OpenOk(object, 100);
@@ -72,7 +73,7 @@ TEST(SharedMemoryRegion, SaysWhereToLookForAnObjectThatItDoesNotSee) {  // B22
 }
 
 TEST(SharedMemoryRegion, RefusesMoreBytesThanTheObjectHas) {  // B18
-  SharedMemoryObject object(100);
+  testing::SharedMemoryObject object(100);
   for (const std::uint64_t size : {std::uint64_t{101}, kHuge, std::uint64_t{0}}) {
     const auto region = SharedMemoryRegion::Open(object.name(), size);
     EXPECT_EQ(region.status().code(), absl::StatusCode::kInvalidArgument);
@@ -81,18 +82,18 @@ TEST(SharedMemoryRegion, RefusesMoreBytesThanTheObjectHas) {  // B18
 }
 
 TEST(SharedMemoryRegion, RefusesAnObjectThatMayNotBeOpened) {
-  SharedMemoryObject object(100, 0000);
+  testing::SharedMemoryObject object(100, 0000);
   const auto open_as_nobody = [&] {
     constexpr uid_t kNobody = 65534;
     if (geteuid() == 0 && seteuid(kNobody) != 0) std::_Exit(2);  // root may open everything
     const absl::Status status = SharedMemoryRegion::Open(object.name(), 100).status();
     std::_Exit(absl::IsPermissionDenied(status) ? 0 : 1);
   };
-  EXPECT_EXIT(open_as_nobody(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(open_as_nobody(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(SharedMemoryRegion, ChecksRangesWithoutOverflow) {  // B16
-  SharedMemoryObject object(100);
+  testing::SharedMemoryObject object(100);
   const auto region = OpenOk(object, 64);
   EXPECT_TRUE(region->CheckRange(0, 64, "key").ok());
   EXPECT_TRUE(region->CheckRange(64, 0, "key").ok());
@@ -106,7 +107,7 @@ TEST(SharedMemoryRegion, ChecksRangesWithoutOverflow) {  // B16
 }
 
 TEST(SharedMemoryRegion, AnswersWithAnErrorWhenTheObjectIsCutOff) {  // B18
-  SharedMemoryObject object(100);
+  testing::SharedMemoryObject object(100);
   const auto region = OpenOk(object, 100);
   object.Resize(50);
   std::vector<std::byte> bytes(20);
@@ -121,7 +122,7 @@ TEST(SharedMemoryRegion, AnswersWithAnErrorWhenTheObjectIsCutOff) {  // B18
 
 TEST(SharedMemoryRegion, SurvivesAnObjectThatIsCutOffAndGrownWhileItReads) {
   constexpr std::size_t kSize = 1 << 20;
-  SharedMemoryObject object(kSize);
+  testing::SharedMemoryObject object(kSize);
   const auto region = OpenOk(object, kSize);
   std::atomic<bool> stop{false};
   std::thread vandal([&] {
@@ -143,7 +144,7 @@ TEST(SharedMemoryRegion, SurvivesAnObjectThatIsCutOffAndGrownWhileItReads) {
 }
 
 TEST(SharedMemoryRegion, NamesNothingOfTheHostInItsErrors) {  // B19
-  SharedMemoryObject object(100);
+  testing::SharedMemoryObject object(100);
   const auto region = OpenOk(object, 100);
   object.Resize(1);
   std::vector<std::byte> bytes(20);

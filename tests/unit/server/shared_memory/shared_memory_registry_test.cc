@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/shared_memory_object.h"
 #include "tests/unit/server/schedule/fake_clock.h"
-#include "tests/unit/server/shared_memory/shared_memory_object.h"
 
 namespace attend {
 namespace {
 
-class SharedMemoryRegistryTest : public testing::Test {
+class SharedMemoryRegistryTest : public ::testing::Test {
  protected:
   std::string RegisterOk() {
     const absl::StatusOr<std::string> handle = registry_.Register(object_.name(), 100);
@@ -21,7 +21,7 @@ class SharedMemoryRegistryTest : public testing::Test {
   }
 
   FakeClock clock_;
-  SharedMemoryObject object_{100};
+  testing::SharedMemoryObject object_{100};
   SharedMemoryRegistry registry_{{.max_regions = 3, .idle_time = absl::Minutes(10)}, clock_};
 };
 

@@ -1,6 +1,6 @@
 // A shared-memory object of a caller, for tests.
-#ifndef ATTEND_TESTS_UNIT_SERVER_SHARED_MEMORY_SHARED_MEMORY_OBJECT_H_
-#define ATTEND_TESTS_UNIT_SERVER_SHARED_MEMORY_SHARED_MEMORY_OBJECT_H_
+#ifndef ATTEND_TESTS_SUPPORT_SHARED_MEMORY_OBJECT_H_
+#define ATTEND_TESTS_SUPPORT_SHARED_MEMORY_OBJECT_H_
 
 #include <atomic>
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace attend {
+namespace attend::testing {
 
 // Exists as long as this does.
 class SharedMemoryObject {
@@ -51,6 +51,6 @@ class SharedMemoryObject {
   const int file_;
 };
 
-}  // namespace attend
+}  // namespace attend::testing
 
-#endif  // ATTEND_TESTS_UNIT_SERVER_SHARED_MEMORY_SHARED_MEMORY_OBJECT_H_
+#endif  // ATTEND_TESTS_SUPPORT_SHARED_MEMORY_OBJECT_H_
