@@ -42,9 +42,14 @@ bool SendCancel(Stream& stream, std::uint64_t id) {
 
 class StreamTest : public ServerTest {
  protected:
-  std::unique_ptr<Stream> Open() { return stub_->AttendStream(&context_); }
+  std::unique_ptr<Stream> Open() { return stub_->AttendStream(context_.get()); }
 
-  grpc::ClientContext context_;
+  void TearDown() override {
+    context_ = nullptr;  // it holds the channel, for whose end the server would wait
+    ServerTest::TearDown();
+  }
+
+  std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
 };
 
 TEST_F(StreamTest, AnswersMatchTheReferenceWhateverTheirOrder) {
