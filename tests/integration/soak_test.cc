@@ -24,7 +24,7 @@ constexpr seconds kCalibration(1);
 constexpr std::int64_t kMaxMessageBytes = 1 << 28;
 constexpr double kCancelled = 0.05;
 // Memory is compared only over a time in which it has settled.
-constexpr seconds kMemorySettles(60);
+constexpr std::chrono::minutes kMemorySettles(5);
 constexpr double kMemoryGrowth = 1.02;
 
 // Longer with ATTEND_TEST_SOAK_SECONDS.
