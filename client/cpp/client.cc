@@ -104,14 +104,14 @@ absl::string_view Name(ServingStatus status) {
 // Everything that must live until gRPC has called back.
 class CallHandle::Call {
  public:
-  grpc::ClientContext context;
+  client_internal::CallContext context;
   v1::AttendRequest request;
   v1::AttendResponse response;
   Client::AttendCallback callback;
 };
 
 void CallHandle::Cancel() const {
-  if (const std::shared_ptr<Call> call = call_.lock()) call->context.TryCancel();
+  if (const std::shared_ptr<Call> call = call_.lock()) call->context.Cancel();
 }
 
 class Client::Impl {
@@ -143,7 +143,7 @@ class Client::Impl {
   std::shared_ptr<CallHandle::Call> AttendAsync(const AttentionArgs& args, AttendCallback callback,
                                                 const CallOptions& options) {
     auto call = std::make_shared<CallHandle::Call>();
-    const absl::Status status = PrepareAttend(args, options, &call->context, &call->request);
+    const absl::Status status = PrepareAttend(args, options, call->context.get(), &call->request);
     if (!status.ok()) {
       callback(status);
       return nullptr;
@@ -154,7 +154,10 @@ class Client::Impl {
                          limit = options_.max_message_bytes](const grpc::Status& grpc_status) {
       // Last, so that a client waits for callbacks as well; also after one that throws although it
       // must not, or the client would wait for ever.
-      const absl::Cleanup remove = [&call, &calls] { calls->Remove(&call->context); };
+      const absl::Cleanup remove = [&call, &calls] {
+        call->context.Release();
+        calls->Remove(&call->context);
+      };
       const absl::Status result_status = client_internal::ToAbslStatus(grpc_status, limit);
       if (result_status.ok()) {
         call->callback(client_internal::ToResult(call->response));
@@ -162,7 +165,7 @@ class Client::Impl {
         call->callback(result_status);
       }
     };
-    NextStub().async()->Attend(&call->context, &call->request, &call->response, finish);
+    NextStub().async()->Attend(call->context.get(), &call->request, &call->response, finish);
     return call;
   }
 

@@ -108,6 +108,28 @@ TEST_F(LoadGeneratorTest, InterruptEndsTheRunWithItsReport) {
   EXPECT_THAT(process.Stdout(), HasSubstr("verified"));
 }
 
+// What a call holds of gRPC must be gone with its client, or gRPC's thread would end itself. No
+// other callbacks may be in the process, or that thread would live on: hence here.
+TEST_F(LoadGeneratorTest, ClientsGoAsSoonAsTheirLastCallHasEnded) {
+  // Large, so that it takes its time to free.
+  const char* work = "phase=decode,length=16384,query_heads=1,head_dim=128";
+  load::RequestMix mix = *load::RequestMix::Create({*load::ParseWork(work)}, 1 << 28, 1);
+  for (int i = 0; i < 15; ++i) {
+    std::atomic<int> answered{0};
+    auto client = *Client::Create({.target = server_->unix_target()});
+    for (int call = 0; call < 4; ++call) {
+      client->AttendAsync(mix.Args(mix.Next()),
+                          [&answered](const absl::StatusOr<AttendResult>& result) {
+                            EXPECT_TRUE(result.ok()) << result.status();
+                            answered.fetch_add(1);
+                            answered.notify_one();
+                          });
+    }
+    for (int seen = answered; seen < 4; seen = answered) answered.wait(seen);
+    client.reset();
+  }
+}
+
 // A load that runs beside the test, in its process.
 class RunningLoad {
  public:

@@ -20,7 +20,7 @@ constexpr char kAttendMethod[] = "/attend.v1.AttentionService/Attend";
 
 // What gRPC needs until it has called back.
 struct Call {
-  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientContext> context = std::make_unique<grpc::ClientContext>();
   grpc::ByteBuffer answer;
   RawClient::Done done;
 };
@@ -112,17 +112,17 @@ RawClient::RawClient(const std::string& target, int connections) {
   }
 }
 
-std::function<void()> RawClient::Attend(int connection, const grpc::ByteBuffer& request,
-                                        std::chrono::milliseconds timeout, Done done) {
+void RawClient::Attend(int connection, const grpc::ByteBuffer& request,
+                       std::chrono::milliseconds timeout, Done done) {
   auto call = std::make_shared<Call>();
   call->done = std::move(done);
-  if (timeout.count() > 0) call->context.set_deadline(std::chrono::system_clock::now() + timeout);
+  if (timeout.count() > 0) call->context->set_deadline(std::chrono::system_clock::now() + timeout);
   stub(connection)
-      .UnaryCall(&call->context, kAttendMethod, {}, &request, &call->answer,
-                 [call](const grpc::Status& status) { call->done(status, call->answer); });
-  return [weak = std::weak_ptr<Call>(call)] {
-    if (const std::shared_ptr<Call> running = weak.lock()) running->context.TryCancel();
-  };
+      .UnaryCall(call->context.get(), kAttendMethod, {}, &request, &call->answer,
+                 [call](const grpc::Status& status) {
+                   call->context.reset();  // it holds the channel, which may go once this is done
+                   call->done(status, call->answer);
+                 });
 }
 
 grpc::ByteBuffer RawClient::AttendAndWait(const grpc::ByteBuffer& request) {
@@ -142,7 +142,7 @@ double ClosedLoopRate(RawClient& client, const grpc::ByteBuffer& request, const 
 
 std::function<void()> RawTransport::Send(const AttentionArgs& /*args*/, const CallOptions& options,
                                          Client::AttendCallback callback) {
-  return client_.Attend(
+  client_.Attend(
       0, request_, options.timeout.value_or(std::chrono::milliseconds(0)),
       [callback = std::move(callback)](const grpc::Status& status, const grpc::ByteBuffer&) {
         if (status.ok()) {
@@ -152,6 +152,7 @@ std::function<void()> RawTransport::Send(const AttentionArgs& /*args*/, const Ca
                                 status.error_message()));
         }
       });
+  return [] {};
 }
 
 }  // namespace attend::bench

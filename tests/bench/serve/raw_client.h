@@ -27,9 +27,9 @@ class RawClient {
   RawClient(const std::string& target, int connections);
 
   // Calls Attend with the bytes of a request. `done` runs on a thread of gRPC; it may call again.
-  // `timeout`: 0 for none. What it returns gives the call up while it lasts.
-  std::function<void()> Attend(int connection, const grpc::ByteBuffer& request,
-                               std::chrono::milliseconds timeout, Done done);
+  // `timeout`: 0 for none.
+  void Attend(int connection, const grpc::ByteBuffer& request, std::chrono::milliseconds timeout,
+              Done done);
 
   // The bytes of one answer, waited for. Dies on an error.
   grpc::ByteBuffer AttendAndWait(const grpc::ByteBuffer& request);
@@ -54,7 +54,8 @@ struct Cell {
 double ClosedLoopRate(RawClient& client, const grpc::ByteBuffer& request, const Cell& cell,
                       std::chrono::nanoseconds duration);
 
-// Sends one and the same request, whatever is asked of it; answers are empty.
+// Sends one and the same request, whatever is asked of it; answers are empty, and calls cannot be
+// given up.
 class RawTransport : public load::Transport {
  public:
   RawTransport(RawClient& client, const grpc::ByteBuffer& request)
