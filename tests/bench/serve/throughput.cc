@@ -34,7 +34,7 @@ constexpr double kOfUnary = 1.3;
 // The core on all processors, without a server.
 class Core {
  public:
-  Core() : executor_(ExecutorOptions()), engine_(executor_.num_threads()) { engine_.Warm(); }
+  Core() : executor_(ExecutorOptions()), engine_(executor_) { engine_.Warm(); }
 
   double Rate(const v1::AttendRequest& request, const Cell& cell,
               std::chrono::nanoseconds duration) {

@@ -59,7 +59,7 @@ TEST(MetricsTest, EverySeriesExistsFromTheStart) {
   const auto requests = std::count_if(series.begin(), series.end(), [](const auto& entry) {
     return absl::StartsWith(entry.first, "attend_requests_total{");
   });
-  EXPECT_EQ(requests, 4 * 17);  // methods, codes
+  EXPECT_EQ(requests, 7 * 17);  // methods, codes
 }
 
 TEST(MetricsTest, TellsWhatRuns) {
