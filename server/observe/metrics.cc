@@ -30,6 +30,7 @@ constexpr std::array<const char*, 7> kMethods = {"Attend",
                                                  "RegisterSharedMemory",
                                                  "UnregisterSharedMemory",
                                                  "GetSharedMemoryStatus"};
+constexpr std::array<const char*, 3> kPriorities = {"high", "normal", "low"};
 constexpr std::array<const char*, 4> kDropReasons = {"deadline", "cancelled", "queue_full",
                                                      "draining"};
 constexpr std::array<const char*, 17> kCodes = {
@@ -49,6 +50,13 @@ const Histogram::BucketBoundaries& SecondsBuckets() {
 const Histogram::BucketBoundaries& BatchBuckets() {
   static const auto* const buckets =
       new Histogram::BucketBoundaries{1, 2, 4, 8, 16, 32, 64, 128, 256};
+  return *buckets;
+}
+
+// From a few tokens to hours of one core.
+const Histogram::BucketBoundaries& FlopsBuckets() {
+  static const auto* const buckets =
+      new Histogram::BucketBoundaries{1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13};
   return *buckets;
 }
 
@@ -88,6 +96,18 @@ std::array<CodeCounters, kMethods.size()> AddRequestCounters(Registry& registry)
     }
   }
   return counters;
+}
+
+std::array<Gauge*, kPriorities.size()> AddQueueDepths(Registry& registry) {
+  auto& family = prometheus::BuildGauge()
+                     .Name("attend_queue_depth")
+                     .Help("Requests that wait for compute.")
+                     .Register(registry);
+  std::array<Gauge*, kPriorities.size()> gauges{};
+  for (std::size_t priority = 0; priority < kPriorities.size(); ++priority) {
+    gauges[priority] = &family.Add({{"priority", kPriorities[priority]}});
+  }
+  return gauges;
 }
 
 std::array<Histogram*, kMethods.size()> AddRequestSeconds(Registry& registry) {
@@ -160,8 +180,12 @@ class Metrics::Impl {
   Histogram& compute_seconds =
       AddHistogram(registry_, "attend_compute_seconds",
                    "Time from the start of a request's compute to its end.", SecondsBuckets());
-  Histogram& batch_requests = AddHistogram(registry_, "attend_batch_requests",
-                                           "Requests computed side by side.", BatchBuckets());
+  Histogram& batch_requests =
+      AddHistogram(registry_, "attend_batch_requests",
+                   "Requests that a worker took together; 1 for a large one.", BatchBuckets());
+  Histogram& batch_flops = AddHistogram(
+      registry_, "attend_batch_flops",
+      "Floating-point operations of requests that a worker took together.", FlopsBuckets());
   Counter& tokens = AddCounter(registry_, "attend_tokens_total", "Queries computed.");
   Counter& flops =
       AddCounter(registry_, "attend_flops_total", "Floating-point operations that requests took.");
@@ -174,7 +198,8 @@ class Metrics::Impl {
   Gauge& in_flight = AddGauge(registry_, "attend_in_flight_requests",
                               "Requests that arrived and have no answer yet.");
   Gauge& open_streams = AddGauge(registry_, "attend_open_streams", "Streams that are open.");
-  Gauge& queue_depth = AddGauge(registry_, "attend_queue_depth", "Requests that wait for compute.");
+  Gauge& running = AddGauge(registry_, "attend_running_requests", "Requests that are computed.");
+  const std::array<Gauge*, kPriorities.size()> queue_depth = AddQueueDepths(registry_);
 };
 
 Metrics::Metrics(MetricsOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -200,11 +225,36 @@ void Metrics::StreamOpened() { impl_->open_streams.Increment(); }
 
 void Metrics::StreamClosed() { impl_->open_streams.Decrement(); }
 
-void Metrics::SetQueueDepth(std::int64_t requests) {
-  impl_->queue_depth.Set(static_cast<double>(requests));
+void Metrics::SetQueueDepth(PriorityLabel priority, std::int64_t requests) {
+  impl_->queue_depth[static_cast<std::size_t>(priority)]->Set(static_cast<double>(requests));
 }
 
-void Metrics::BatchFormed(int requests) { impl_->batch_requests.Observe(requests); }
+void Metrics::ComputeStarted(int requests, std::int64_t flops) {
+  impl_->batch_requests.Observe(requests);
+  impl_->batch_flops.Observe(static_cast<double>(flops));
+  impl_->running.Increment(requests);
+}
+
+void Metrics::ComputeEnded() { impl_->running.Decrement(); }
+
+ActivityTotals Metrics::Totals() const {
+  ActivityTotals totals{.tokens = impl_->tokens.Value(),
+                        .flops = impl_->flops.Value(),
+                        .received_bytes = impl_->received_bytes.Value(),
+                        .sent_bytes = impl_->sent_bytes.Value()};
+  for (const Method method : {Method::kAttend, Method::kAttendStream}) {
+    const auto index = static_cast<std::size_t>(method);
+    for (const Counter* counter : impl_->requests[index]) totals.requests += counter->Value();
+    totals.ok += impl_->requests[index][CodeIndex(grpc::StatusCode::OK)]->Value();
+    const auto& buckets = impl_->request_seconds[index]->Collect().histogram.bucket;
+    totals.within_seconds.resize(buckets.size());
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
+      totals.within_seconds[i].first = buckets[i].upper_bound;
+      totals.within_seconds[i].second += static_cast<double>(buckets[i].cumulative_count);
+    }
+  }
+  return totals;
+}
 
 void Metrics::RequestDropped(DropReason reason) {
   impl_->dropped[static_cast<std::size_t>(reason)]->Increment();

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "server/observe/recent_activity.h"
+
 namespace attend {
 
 // Values of the `method` label.
@@ -21,6 +23,9 @@ enum class Method : std::uint8_t {
   kUnregisterSharedMemory,
   kGetSharedMemoryStatus,
 };
+
+// Values of the `priority` label.
+enum class PriorityLabel : std::uint8_t { kHigh, kNormal, kLow };
 
 // Why an admitted or arriving request was never computed, or not to its end: values of the `reason`
 // label of attend_dropped_total.
@@ -76,13 +81,17 @@ class Metrics {
   void StreamOpened();
   void StreamClosed();
 
-  // Requests that are admitted and wait for compute.
-  void SetQueueDepth(std::int64_t requests);
+  // Requests of a priority that are admitted and wait for compute.
+  void SetQueueDepth(PriorityLabel priority, std::int64_t requests);
 
-  // A batch of `requests` started to compute.
-  void BatchFormed(int requests);
+  // `requests` started to compute together, `flops` in all; for each of them ComputeEnded follows.
+  void ComputeStarted(int requests, std::int64_t flops);
+  void ComputeEnded();
 
   void RequestDropped(DropReason reason);
+
+  // Of Attend and AttendStream.
+  ActivityTotals Totals() const;
 
   // Everything, in Prometheus' text exposition format.
   std::string Exposition() const;

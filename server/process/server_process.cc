@@ -48,6 +48,28 @@ BufferPoolOptions MakePoolOptions(const Settings& settings) {
           .max_lent_bytes = 2 * settings.max_queued_bytes};
 }
 
+nlohmann::ordered_json ToJson(const SchedulerLoad& load) {
+  return {{"waiting",
+           {{"high", load.waiting[0]}, {"normal", load.waiting[1]}, {"low", load.waiting[2]}}},
+          {"running", load.running},
+          {"admitted_requests", load.admitted_requests},
+          {"admitted_bytes", load.admitted_bytes},
+          {"working_bytes", load.working_bytes}};
+}
+
+nlohmann::ordered_json ToJson(const Activity& recent) {
+  return {{"seconds", recent.seconds},
+          {"requests_per_second", recent.requests_per_second},
+          {"ok_per_second", recent.ok_per_second},
+          {"tokens_per_second", recent.tokens_per_second},
+          {"flops_per_second", recent.flops_per_second},
+          {"received_bytes_per_second", recent.received_bytes_per_second},
+          {"sent_bytes_per_second", recent.sent_bytes_per_second},
+          {"p50_seconds", recent.p50_seconds},
+          {"p90_seconds", recent.p90_seconds},
+          {"p99_seconds", recent.p99_seconds}};
+}
+
 std::string AddressWithPort(const std::string& text, int port) {
   absl::StatusOr<Address> address = ParseAddress(text);
   if (!address.ok()) return text;
@@ -71,7 +93,8 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
       metrics_(MakeMetricsOptions(executor_, engine_, shared_memory_, buffers_)),
       health_({v1::AttentionService::service_full_name()}),
       shared_memory_service_(
-          {.registry = OfferedSharedMemory(), .metrics = &metrics_, .clock = &clock_}) {}
+          {.registry = OfferedSharedMemory(), .metrics = &metrics_, .clock = &clock_}),
+      recent_activity_(start_time_) {}
 
 ServerProcess::~ServerProcess() {
   if (grpc_.server != nullptr && state_ != State::kDraining) {
@@ -123,6 +146,7 @@ absl::Status ServerProcess::StartServing() {
                               .limits = settings_.limits,
                               .max_message_bytes = settings_.max_message_bytes,
                               .max_stream_requests = settings_.max_stream_requests,
+                              .access_log_one_in = settings_.access_log_one_in,
                               .info = Info()});
   absl::StatusOr<GrpcServer> grpc =
       StartGrpcServer(settings_, {attention_service_.get(), &shared_memory_service_, &health_});
@@ -201,13 +225,15 @@ std::string ServerProcess::NotReadyReason() const {
   return "unknown";
 }
 
-std::string ServerProcess::StatusJson() const {
+std::string ServerProcess::StatusJson() {
   const std::string reason = NotReadyReason();
   nlohmann::ordered_json settings = nlohmann::ordered_json::array();
   for (const SettingReport& setting : loaded_.report) {
     settings.push_back(
         {{"name", setting.name}, {"value", setting.value}, {"origin", setting.origin}});
   }
+  nlohmann::ordered_json queue;  // null until there is one
+  if (state_ != State::kStarting) queue = ToJson(scheduler_->Load());
   const nlohmann::ordered_json status = {
       {"server", settings_.server_name},
       {"version", ATTEND_VERSION},
@@ -215,6 +241,8 @@ std::string ServerProcess::StatusJson() const {
       {"uptime_seconds", absl::ToDoubleSeconds(clock_.Now() - start_time_)},
       {"cpu_target", CpuTarget()},
       {"compute_threads", executor_.num_threads()},
+      {"queue", queue},
+      {"recent", ToJson(recent_activity_.Look(clock_.Now(), metrics_.Totals()))},
       {"settings", settings}};
   // Paths and names from the command line may hold any bytes.
   return status.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

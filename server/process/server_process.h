@@ -19,6 +19,7 @@
 #include "server/observe/admin_server.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
+#include "server/observe/recent_activity.h"
 #include "server/process/grpc_server.h"
 #include "server/process/ready_file.h"
 #include "server/rpc/attention_service.h"
@@ -80,7 +81,7 @@ class ServerProcess {
   }
 
   std::string NotReadyReason() const;
-  std::string StatusJson() const;
+  std::string StatusJson();
   v1::ServerInfo Info() const;
 
   const LoadedSettings loaded_;
@@ -107,6 +108,7 @@ class ServerProcess {
   SharedMemoryService shared_memory_service_;
   GrpcServer grpc_;
   std::string admin_address_;
+  RecentActivity recent_activity_;
   std::unique_ptr<AdminServer> admin_;
 };
 

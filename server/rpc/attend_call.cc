@@ -15,7 +15,11 @@ AttendCall::AttendCall(const AttentionServiceOptions& options, grpc::CallbackSer
       response_(response) {}
 
 void AttendCall::Start(grpc::ByteBuffer& request) {
-  AttendJob::Start(Read(request), CallFacts::Of(*context_, options_));
+  const CallFacts facts = CallFacts::Of(*context_, options_);
+  if (facts.trace.has_value()) {
+    context_->AddTrailingMetadata(kTraceMetadata, AnswerTraceParent(*facts.trace));
+  }
+  AttendJob::Start(Read(request), facts);
 }
 
 void AttendCall::OnAnswer(AttendAnswer& answer) {

@@ -32,6 +32,12 @@ std::int64_t QueryTokens(const AttentionProblem& problem) {
   return tokens;
 }
 
+bool IsOneIn(std::int64_t requests) {
+  if (requests == 0) return false;
+  thread_local absl::InsecureBitGen generator;
+  return absl::Uniform<std::int64_t>(generator, 0, requests) == 0;
+}
+
 const char* NameOf(Method method) {
   return method == Method::kAttendStream ? "AttendStream" : "Attend";
 }
@@ -49,6 +55,10 @@ CallFacts CallFacts::Of(const grpc::CallbackServerContext& context,
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(kPriorityMetadata);
   if (found != metadata.end()) facts.priority.emplace(found->second.data(), found->second.size());
+  const auto trace = metadata.find(kTraceMetadata);
+  if (trace != metadata.end()) {
+    facts.trace = ParseTraceParent(absl::string_view(trace->second.data(), trace->second.size()));
+  }
   if (options.shared_memory != nullptr) {
     facts.shared_memory = {.registry = options.shared_memory,
                            .over_unix_socket = IsOverUnixSocket(context)};
@@ -75,6 +85,7 @@ absl::Status AttendJob::Read(grpc::ByteBuffer& message) {
 void AttendJob::Start(const absl::Status& so_far, const CallFacts& facts) {
   options_.metrics->RequestStarted(method_);
   absl::Status status = so_far;
+  if (facts.trace.has_value()) trace_id_ = facts.trace->trace_id;
   try {
     if (status.ok()) status = Submit(facts);
   } catch (const std::bad_alloc&) {
@@ -185,12 +196,17 @@ void AttendJob::Record(const AttendAnswer& answer, const TaskStats& stats,
 
 void AttendJob::Log(grpc::StatusCode code, const TaskStats& stats,
                     const AttentionProblem* problem) const {
-  if (!options_.logger->should_log(spdlog::level::debug)) return;
-  options_.logger->debug(
-      "{}: {}, batch of {}, queue {:.6f} s, compute {:.6f} s, {} flops", NameOf(method_),
-      absl::StatusCodeToString(static_cast<absl::StatusCode>(code)), stats.batch_size,
-      absl::ToDoubleSeconds(stats.queue), absl::ToDoubleSeconds(stats.compute),
-      problem != nullptr ? problem->flops() : 0);
+  const bool sampled = IsOneIn(options_.access_log_one_in);
+  const auto level = sampled ? spdlog::level::info : spdlog::level::debug;
+  if (!options_.logger->should_log(level)) return;
+  options_.logger->log(
+      level,
+      "{}: {}, batch of {}, queue {:.6f} s, compute {:.6f} s, {} flops, {} bytes received, trace "
+      "{}",
+      NameOf(method_), absl::StatusCodeToString(static_cast<absl::StatusCode>(code)),
+      stats.batch_size, absl::ToDoubleSeconds(stats.queue), absl::ToDoubleSeconds(stats.compute),
+      code == grpc::StatusCode::OK ? problem->flops() : 0, received_.message_bytes(),
+      trace_id_.empty() ? "none" : trace_id_);
 }
 
 }  // namespace attend

@@ -15,6 +15,7 @@
 #include "core/base/attention_problem.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/attention_service.h"
+#include "server/rpc/trace_context.h"
 #include "server/schedule/scheduler.h"
 #include "server/wire/attend_response.h"
 #include "server/wire/received_request.h"
@@ -26,6 +27,7 @@ struct CallFacts {
   absl::Time deadline = absl::InfiniteFuture();  // on the scheduler's clock
   std::optional<std::string> priority;           // the value of x-attend-priority
   SharedMemoryAccess shared_memory;
+  std::optional<TraceContext> trace;
 
   static CallFacts Of(const grpc::CallbackServerContext& context,
                       const AttentionServiceOptions& options);
@@ -80,12 +82,13 @@ class AttendJob {
   grpc::ByteBuffer MakeMessage(const TaskStats& stats, const AttentionProblem& problem);
   void Record(const AttendAnswer& answer, const TaskStats& stats,
               const AttentionProblem* problem) const;
-  // One line, at debug.
+  // One line, at debug, or of a sample at info.
   void Log(grpc::StatusCode code, const TaskStats& stats, const AttentionProblem* problem) const;
 
   const AttentionServiceOptions& options_;
   const Method method_;
   const absl::Time arrival_;
+  std::string trace_id_;  // empty: none
   ReceivedRequest received_;
   ResponseMessage response_;
   // Start sets the one and then looks at the other, Cancel the other way round: one of them sees

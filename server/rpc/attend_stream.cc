@@ -45,8 +45,10 @@ class AttendStream::Request final : public AttendJob {
 };
 
 AttendStream* AttendStream::Open(const AttentionServiceOptions& options,
-                                 const grpc::CallbackServerContext& context, OpenStreams& open) {
+                                 grpc::CallbackServerContext& context, OpenStreams& open) {
   const std::shared_ptr<AttendStream> stream(new AttendStream(options, context, open));
+  const std::optional<TraceContext>& trace = stream->facts_.trace;
+  if (trace.has_value()) context.AddTrailingMetadata(kTraceMetadata, AnswerTraceParent(*trace));
   stream->self_ = stream;
   options.metrics->StreamOpened();
   const bool draining = open.Add(stream.get());

@@ -38,7 +38,7 @@ class AttendStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   // Begins to read. The stream owns itself until gRPC is done with it; `options`, `open` must
   // outlive that.
   static AttendStream* Open(const AttentionServiceOptions& options,
-                            const grpc::CallbackServerContext& context, OpenStreams& open);
+                            grpc::CallbackServerContext& context, OpenStreams& open);
 
   // Reads no more, and ends once what is in flight is answered.
   void Drain() ABSL_LOCKS_EXCLUDED(mutex_);

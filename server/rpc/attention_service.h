@@ -33,6 +33,8 @@ struct AttentionServiceOptions {
   // Requests of one stream that wait for their answer, or whose answer waits to be sent. At
   // least 1.
   int max_stream_requests = 256;
+  // One request in so many, at random, is logged at info; all are at debug. 0 = none.
+  std::int64_t access_log_one_in = 0;
   // The answer to GetServerInfo; see server_info.h. Its `server` is Stats.server of every response.
   v1::ServerInfo info;
 };

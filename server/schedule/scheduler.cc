@@ -165,15 +165,21 @@ TaskId Scheduler::AddPending(std::unique_ptr<ScheduledTask> waiting,
   waiting->id = id;
   waiting->small = IsSmall(*waiting);
   PendingQueue& queue = waiting->small ? small_ : large_;
+  const Priority priority = task->priority;
   queue.Add(std::move(waiting), task);
-  metrics_.SetQueueDepth(NumPending());
+  ShowQueueDepth(priority);
   return id;
+}
+
+void Scheduler::ShowQueueDepth(Priority priority) {
+  metrics_.SetQueueDepth(static_cast<PriorityLabel>(priority),
+                         small_.size_of(priority) + large_.size_of(priority));
 }
 
 ScheduledTaskMap::node_type Scheduler::ExtractPending(TaskId id) {
   ScheduledTaskMap::node_type node = small_.Extract(id);
   if (node.empty()) node = large_.Extract(id);
-  if (!node.empty()) metrics_.SetQueueDepth(NumPending());
+  if (!node.empty()) ShowQueueDepth(node.mapped()->task->priority);
   return node;
 }
 
@@ -251,6 +257,19 @@ void Scheduler::Shutdown(absl::Time deadline) {
 std::int64_t Scheduler::num_pending() const {
   const absl::MutexLock lock(&mutex_);
   return NumPending();
+}
+
+SchedulerLoad Scheduler::Load() const {
+  const absl::MutexLock lock(&mutex_);
+  SchedulerLoad load{.running = static_cast<std::int64_t>(running_.size()),
+                     .admitted_requests = admitted_requests_,
+                     .admitted_bytes = admitted_bytes_,
+                     .working_bytes = running_bytes_};
+  for (std::size_t i = 0; i < kNumPriorities; ++i) {
+    const auto priority = static_cast<Priority>(i);
+    load.waiting[i] = small_.size_of(priority) + large_.size_of(priority);
+  }
+  return load;
 }
 
 std::int64_t Scheduler::NumPending() const { return small_.size() + large_.size(); }

@@ -4,6 +4,7 @@
 #ifndef ATTEND_SERVER_SCHEDULE_SCHEDULER_H_
 #define ATTEND_SERVER_SCHEDULE_SCHEDULER_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -47,6 +48,15 @@ struct SchedulerOptions {
   absl::Duration max_priority_wait = absl::Seconds(1);
 };
 
+// What a scheduler has to do.
+struct SchedulerLoad {
+  std::array<std::int64_t, kNumPriorities> waiting{};  // tasks, by Priority
+  std::int64_t running = 0;                            // tasks that have been started
+  std::int64_t admitted_requests = 0;
+  std::int64_t admitted_bytes = 0;
+  std::int64_t working_bytes = 0;  // of large tasks that have been started
+};
+
 // Admits tasks, keeps them in a bounded queue, and computes them on one executor: large ones tile
 // by tile beside each other, small ones in groups. Thread-safety: safe from any thread.
 class Scheduler {
@@ -82,6 +92,8 @@ class Scheduler {
   // Tasks that wait for compute.
   std::int64_t num_pending() const;
 
+  SchedulerLoad Load() const;
+
  private:
   class GroupJob;
   class Busy;
@@ -103,6 +115,7 @@ class Scheduler {
   bool IsSmall(const ScheduledTask& waiting) const;
   TaskId AddPending(std::unique_ptr<ScheduledTask> waiting, std::unique_ptr<AttentionTask>& task)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShowQueueDepth(Priority priority) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Empty if no such task waits. What leaves the queue to run stays admitted.
   ScheduledTaskMap::node_type ExtractPending(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // To be passed to Drop. Null if no such task waits.

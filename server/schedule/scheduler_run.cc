@@ -159,7 +159,9 @@ void Scheduler::RunGroup(GroupJob& group, Worker& worker) {
   StartWork();  // another worker may take what is left
   if (group.tasks.empty()) return;
   const int size = static_cast<int>(group.tasks.size());
-  metrics_.BatchFormed(size);
+  std::int64_t flops = 0;
+  for (const ScheduledTask* task : group.tasks) flops += task->flops;
+  metrics_.ComputeStarted(size, flops);
   const int batch_size = num_computing_ += size;
   const absl::Time now = clock_.Now();
   for (ScheduledTask* task : group.tasks) {
@@ -252,7 +254,7 @@ bool Scheduler::ShouldStop(ScheduledTask& running) const {
 
 void Scheduler::BeginOnce(ScheduledTask& running) {
   if (running.begun.load(std::memory_order_relaxed) || running.begun.exchange(true)) return;
-  metrics_.BatchFormed(1);
+  metrics_.ComputeStarted(1, running.flops);
   running.started = clock_.Now();
   running.batch_size = ++num_computing_;
 }
@@ -277,6 +279,7 @@ void Scheduler::Finish(ScheduledTask& running, absl::Status status) {
   TaskStats stats{.queue = now - owned->task->arrival};
   if (owned->begun) {
     --num_computing_;
+    metrics_.ComputeEnded();
     stats = {.queue = owned->started - owned->task->arrival,
              .compute = now - owned->started,
              .batch_size = owned->batch_size};

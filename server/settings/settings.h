@@ -57,6 +57,7 @@ struct Settings {
 
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
+  std::int64_t access_log_one_in = 0;  // 0 = none
 
   AttentionLimits limits;
 };

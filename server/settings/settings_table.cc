@@ -301,16 +301,19 @@ std::vector<SettingRow> DrainRows() {
 }
 
 std::vector<SettingRow> LogRows() {
-  return Grouped("Logs",
-                 {Choice("log-level", &Settings::log_level,
-                         Choices<LogLevel>{{"debug", LogLevel::kDebug},
-                                           {"info", LogLevel::kInfo},
-                                           {"warning", LogLevel::kWarning},
-                                           {"error", LogLevel::kError}},
-                         "Least severe lines to log; each Attend call is a line at debug alone"),
-                  Choice("log-format", &Settings::log_format,
-                         Choices<LogFormat>{{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
-                         "Shape of the lines on stderr")});
+  return Grouped(
+      "Logs",
+      {Choice("log-level", &Settings::log_level,
+              Choices<LogLevel>{{"debug", LogLevel::kDebug},
+                                {"info", LogLevel::kInfo},
+                                {"warning", LogLevel::kWarning},
+                                {"error", LogLevel::kError}},
+              "Least severe lines to log; each request is a line at debug alone"),
+       Ranged("access-log-one-in", kCount, In(&Settings::access_log_one_in), {0, 1'000'000'000},
+              "One request in so many is a line at info; 0 = none, 1 = all"),
+       Choice("log-format", &Settings::log_format,
+              Choices<LogFormat>{{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
+              "Shape of the lines on stderr")});
 }
 
 std::vector<SettingRow> LimitRows() {

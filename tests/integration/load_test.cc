@@ -50,7 +50,7 @@ TEST_F(LoadTest, BadRequestFailsAloneAndAtOnce) {  // B46
   v1::AttendRequest bad = good;
   bad.mutable_value()->mutable_data()->pop_back();
   const auto first = StartCall(good);
-  ASSERT_TRUE(WaitForMetric("attend_queue_depth", 1));
+  ASSERT_TRUE(WaitForMetric("attend_queue_depth{priority=\"normal\"}", 1));
   EXPECT_EQ(Attend(*stub_, bad).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   const auto second = StartCall(good);
   ExpectMatchesReference(good, first->Wait().response);
@@ -75,7 +75,7 @@ TEST_F(LoadTest, DeadlinesAndCancelsThatRaceWithAnswersHarmNothing) {  // B28
     }
   }
   EXPECT_TRUE(WaitForMetric(kInFlight, 0));
-  EXPECT_EQ(server_->Metric("attend_queue_depth"), 0);
+  EXPECT_EQ(server_->Metric("attend_queue_depth{priority=\"normal\"}"), 0);
   ExpectMatchesReference(request, Attend(*stub_, request).response);
 }
 

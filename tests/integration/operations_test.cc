@@ -11,6 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/calls.h"
 #include "tests/support/requests.h"
+#include "tests/support/server_fixture.h"
 #include "tests/support/server_process.h"
 
 namespace attend::testing {
@@ -144,6 +145,12 @@ TEST(AdminTest, Pages) {
   const HttpResponse status = server->Admin("/statusz");
   EXPECT_EQ(status.status, 200);
   EXPECT_TRUE(nlohmann::json::accept(status.body)) << status.body;
+
+  auto stub = v1::AttentionService::NewStub(NewChannel(server->tcp_target()));
+  ExpectServes(*stub);
+  const nlohmann::json after = nlohmann::json::parse(server->Admin("/statusz").body);
+  EXPECT_GT(after["recent"]["ok_per_second"], 0);
+  EXPECT_GT(after["recent"]["p99_seconds"], 0);
   server->StopAndExpectSuccess();
 }
 
@@ -154,8 +161,8 @@ TEST(AdminTest, MetricsTellWhatWasServed) {  // B64
   const std::string invalid = "attend_requests_total{code=\"INVALID_ARGUMENT\",method=\"Attend\"}";
   // All series exist from the start.
   for (const std::string& series :
-       {ok, invalid, std::string("attend_queue_depth"), std::string("attend_in_flight_requests"),
-        std::string("attend_tokens_total"),
+       {ok, invalid, std::string("attend_queue_depth{priority=\"normal\"}"),
+        std::string("attend_in_flight_requests"), std::string("attend_tokens_total"),
         std::string("attend_dropped_total{reason=\"deadline\"}")}) {
     EXPECT_EQ(server->Metric(series), 0) << series;
   }
@@ -178,7 +185,7 @@ TEST(AdminTest, MetricsTellWhatWasServed) {  // B64
   EXPECT_EQ(server->Metric("attend_compute_seconds_count"), 1);
   EXPECT_EQ(server->Metric("attend_batch_requests_count"), 1);
   EXPECT_EQ(server->Metric("attend_in_flight_requests"), 0);
-  EXPECT_EQ(server->Metric("attend_queue_depth"), 0);
+  EXPECT_EQ(server->Metric("attend_queue_depth{priority=\"normal\"}"), 0);
   EXPECT_GE(server->Metric("attend_compute_threads").value_or(0), 1);
   EXPECT_GE(server->Metric("attend_gemm_primitives").value_or(0), 1);
   EXPECT_GT(server->Metric("process_resident_memory_bytes").value_or(0), 0);

@@ -154,7 +154,7 @@ TEST_F(StatusCodeTest, CancelledCallsStopComputing) {  // B27
   EXPECT_EQ(slow.Wait().status.error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_TRUE(WaitForMetric(kInFlight, 0));
   EXPECT_TRUE(WaitForMetric(Dropped("cancelled"), 1));
-  EXPECT_TRUE(WaitForMetric("attend_queue_depth", 0));
+  EXPECT_TRUE(WaitForMetric("attend_queue_depth{priority=\"normal\"}", 0));
   ExpectServes();
 }
 

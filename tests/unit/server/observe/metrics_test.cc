@@ -46,11 +46,21 @@ TEST(MetricsTest, EverySeriesExistsFromTheStart) {
        {"attend_requests_total{code=\"OK\",method=\"Attend\"}",
         "attend_requests_total{code=\"UNAUTHENTICATED\",method=\"GetServerInfo\"}",
         "attend_request_seconds_count{method=\"Attend\"}",
-        "attend_request_seconds_sum{method=\"GetServerInfo\"}", "attend_queue_seconds_count",
-        "attend_compute_seconds_count", "attend_batch_requests_count", "attend_tokens_total",
-        "attend_flops_total", "attend_received_bytes_total", "attend_sent_bytes_total",
-        "attend_in_flight_requests", "attend_queue_depth",
-        "attend_dropped_total{reason=\"deadline\"}", "attend_dropped_total{reason=\"cancelled\"}",
+        "attend_request_seconds_sum{method=\"GetServerInfo\"}",
+        "attend_queue_seconds_count",
+        "attend_compute_seconds_count",
+        "attend_batch_requests_count",
+        "attend_tokens_total",
+        "attend_flops_total",
+        "attend_received_bytes_total",
+        "attend_sent_bytes_total",
+        "attend_in_flight_requests",
+        "attend_running_requests",
+        "attend_batch_flops_count",
+        "attend_queue_depth{priority=\"high\"}",
+        "attend_queue_depth{priority=\"low\"}",
+        "attend_dropped_total{reason=\"deadline\"}",
+        "attend_dropped_total{reason=\"cancelled\"}",
         "attend_dropped_total{reason=\"queue_full\"}",
         "attend_dropped_total{reason=\"draining\"}"}) {
     ASSERT_THAT(series, Contains(Key(name)));
@@ -129,23 +139,26 @@ TEST(MetricsTest, CountsACodeThatIsNoneAsUnknown) {
 
 TEST(MetricsTest, ShowsQueueBatchesAndDrops) {
   Metrics metrics(TestOptions());
-  metrics.SetQueueDepth(3);
-  metrics.BatchFormed(1);
-  metrics.BatchFormed(5);
+  metrics.SetQueueDepth(PriorityLabel::kLow, 3);
+  metrics.ComputeStarted(1, 1000);
+  metrics.ComputeStarted(5, 10);
+  metrics.ComputeEnded();
   metrics.RequestDropped(DropReason::kDeadline);
   metrics.RequestDropped(DropReason::kCancelled);
   metrics.RequestDropped(DropReason::kQueueFull);
   metrics.RequestDropped(DropReason::kDraining);
   std::map<std::string, double> series = Series(metrics);
-  EXPECT_EQ(series.at("attend_queue_depth"), 3);
+  EXPECT_EQ(series.at("attend_queue_depth{priority=\"low\"}"), 3);
+  EXPECT_EQ(series.at("attend_running_requests"), 5);
+  EXPECT_EQ(series.at("attend_batch_flops_sum"), 1010);
   EXPECT_EQ(series.at("attend_batch_requests_bucket{le=\"1\"}"), 1);
   EXPECT_EQ(series.at("attend_batch_requests_bucket{le=\"8\"}"), 2);
   EXPECT_EQ(series.at("attend_batch_requests_sum"), 6);
   for (const char* reason : {"deadline", "cancelled", "queue_full", "draining"}) {
     EXPECT_EQ(series.at(absl::StrCat("attend_dropped_total{reason=\"", reason, "\"}")), 1);
   }
-  metrics.SetQueueDepth(0);
-  EXPECT_EQ(Series(metrics).at("attend_queue_depth"), 0);
+  metrics.SetQueueDepth(PriorityLabel::kLow, 0);
+  EXPECT_EQ(Series(metrics).at("attend_queue_depth{priority=\"low\"}"), 0);
 }
 
 TEST(MetricsTest, ShowsTheProcess) {

@@ -103,6 +103,10 @@ TEST_F(ServerProcessTest, StatusTellsSettingsAndState) {
   EXPECT_EQ(status["state"], "serving");
   EXPECT_EQ(status["compute_threads"], 1);
   EXPECT_GE(status["uptime_seconds"], 0);
+  EXPECT_EQ(status["queue"]["waiting"]["normal"], 0);
+  EXPECT_EQ(status["queue"]["running"], 0);
+  EXPECT_EQ(status["queue"]["admitted_bytes"], 0);
+  EXPECT_EQ(status["recent"]["requests_per_second"], 0);
   EXPECT_THAT(status["settings"],
               ::testing::Contains(nlohmann::json(
                   {{"name", "server-name"}, {"value", "here"}, {"origin", "flag"}})));

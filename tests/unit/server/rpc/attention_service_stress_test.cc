@@ -53,7 +53,7 @@ TEST_F(AttentionServiceStressTest, FinishesEachCallOnceWhateverHappens) {
   EXPECT_TRUE(Attend(Request()).ok());
   Stop();
   EXPECT_EQ(Metric("attend_in_flight_requests"), "0");
-  EXPECT_EQ(Metric("attend_queue_depth"), "0");
+  EXPECT_EQ(Metric("attend_queue_depth{priority=\"normal\"}"), "0");
   EXPECT_EQ(Requests("INTERNAL"), "0");
 }
 
@@ -117,7 +117,7 @@ TEST_F(AttentionServiceStressTest, AnswersEachStreamedRequestOnceWhateverHappens
   for (std::thread& caller : callers) caller.join();
   Stop();
   EXPECT_EQ(Metric("attend_in_flight_requests"), "0");
-  EXPECT_EQ(Metric("attend_queue_depth"), "0");
+  EXPECT_EQ(Metric("attend_queue_depth{priority=\"normal\"}"), "0");
   EXPECT_EQ(Metric("attend_open_streams"), "0");
   EXPECT_EQ(Requests("INTERNAL", "AttendStream"), "0");
   WaitUntilBuffersAreBack();

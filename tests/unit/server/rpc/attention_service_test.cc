@@ -91,12 +91,47 @@ TEST_F(AttentionServiceTest, LogsALineForEachCallAtDebugAlone) {
   EXPECT_FALSE(Attend(v1::AttendRequest()).ok());
   EXPECT_THAT(log_.str(), testing::ContainsRegex(absl::StrCat(
                               "debug +Attend: OK, batch of 1, queue [0-9.]+ s, compute [0-9.]+ s, ",
-                              response.stats().flops(), " flops\n")));
+                              response.stats().flops(),
+                              " flops, [0-9]+ bytes received, "
+                              "trace none\n")));
   EXPECT_THAT(log_.str(), testing::HasSubstr("Attend: INVALID_ARGUMENT, batch of 0, "));
   const std::string before = log_.str();
   logger_->set_level(spdlog::level::info);
   ASSERT_TRUE(Attend(Request()).ok());
   EXPECT_EQ(log_.str(), before);
+}
+
+TEST_F(AttentionServiceTest, LogsASampleAtInfo) {
+  access_log_one_in_ = 1;
+  Start();
+  logger_->set_level(spdlog::level::info);
+  ASSERT_TRUE(Attend(Request()).ok());
+  EXPECT_THAT(log_.str(), testing::HasSubstr("Attend: OK, batch of 1, "));
+}
+
+TEST_F(AttentionServiceTest, AnswersAndLogsTheCallersTrace) {
+  Start();
+  constexpr char kTrace[] = "4bf92f3577b34da6a3ce929d0e0e4736";
+  grpc::ClientContext context;
+  context.AddMetadata("traceparent", absl::StrCat("00-", kTrace, "-00f067aa0ba902b7-01"));
+  v1::AttendResponse response;
+  ASSERT_TRUE(stub_->Attend(&context, Request(), &response).ok());
+  const auto& trailers = context.GetServerTrailingMetadata();
+  const auto answer = trailers.find("traceparent");
+  ASSERT_NE(answer, trailers.end());
+  const std::string value(answer->second.data(), answer->second.size());
+  EXPECT_THAT(value, testing::MatchesRegex(absl::StrCat("00-", kTrace, "-[0-9a-f]{16}-01")));
+  EXPECT_THAT(value, testing::Not(testing::HasSubstr("00f067aa0ba902b7")));
+  EXPECT_THAT(log_.str(), testing::HasSubstr(absl::StrCat("trace ", kTrace, "\n")));
+}
+
+TEST_F(AttentionServiceTest, IgnoresATraceThatIsNone) {
+  Start();
+  grpc::ClientContext context;
+  context.AddMetadata("traceparent", "not a trace");
+  v1::AttendResponse response;
+  ASSERT_TRUE(stub_->Attend(&context, Request(), &response).ok());
+  EXPECT_EQ(context.GetServerTrailingMetadata().count("traceparent"), 0);
 }
 
 TEST_F(AttentionServiceTest, NamesWhatItDoesNotOffer) {

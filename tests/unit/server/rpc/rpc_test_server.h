@@ -48,6 +48,7 @@ class RpcTest : public testing::Test {
                                 .limits = {},
                                 .max_message_bytes = max_message_bytes,
                                 .max_stream_requests = max_stream_requests_,
+                                .access_log_one_in = access_log_one_in_,
                                 .info = MakeServerInfo({.server_name = "test-server"})});
     grpc::ServerBuilder builder;
     int port = 0;
@@ -119,6 +120,7 @@ class RpcTest : public testing::Test {
   }
 
   int max_stream_requests_ = 256;  // to be changed before Start
+  std::int64_t access_log_one_in_ = 0;
   // Read it once the calls have been answered.
   std::ostringstream log_;
   const Logger logger_ = MakeStreamLogger(spdlog::level::debug, LogLines::kText, log_);

@@ -191,7 +191,7 @@ TEST_F(SchedulerQueueTest, AnswersACancelledRequestAtOnce) {
   const absl::StatusOr<TaskId> id = Submit(waiting);
   SubmitOk(other);
   EXPECT_EQ(scheduler_->num_pending(), 2);
-  EXPECT_EQ(Metric("attend_queue_depth"), "2");
+  EXPECT_EQ(Metric("attend_queue_depth{priority=\"normal\"}"), "2");
   clock_.Advance(absl::Milliseconds(3));
   scheduler_->Cancel(*id);
   ASSERT_TRUE(waiting.HasAnswer());
@@ -203,7 +203,7 @@ TEST_F(SchedulerQueueTest, AnswersACancelledRequestAtOnce) {
   plug.LetGo();
   EXPECT_TRUE(other.status().ok());
   EXPECT_TRUE(waiting.IsUntouched());
-  EXPECT_EQ(Metric("attend_queue_depth"), "0");
+  EXPECT_EQ(Metric("attend_queue_depth{priority=\"normal\"}"), "0");
 }
 
 TEST_F(SchedulerQueueTest, TellsAPassedDeadlineFromACallerWhoLeft) {
