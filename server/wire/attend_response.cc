@@ -232,10 +232,7 @@ absl::StatusOr<AttentionOutputs> ResponseMessage::Allocate(const AttentionProble
   }
   AttentionOutputs outputs;
   for (const Result& result : results_) {
-    std::byte* data = memory_.data() + result.begin;
-    // Zeros first: whatever a kernel should leave unwritten is never somebody else's memory.
-    std::memset(data, 0, result.bytes);
-    OutputOf(result.field, outputs) = data;
+    OutputOf(result.field, outputs) = memory_.data() + result.begin;
   }
   return outputs;
 }
