@@ -80,8 +80,33 @@ void FillFloats(std::byte* target, std::int64_t count, float value) {
   }
 }
 
-// How many FLOPs take as long as one float that is read from memory.
+// How many FLOPs take as long as one float that is read from memory or written to it, and as a
+// unit takes beside its work.
 constexpr double kFlopsPerFloat = 16;
+constexpr double kFlopsPerUnit = 50'000;
+
+// What stage 0 writes beside gathered rows: weights and scores that no tile writes, and the output
+// of padding.
+double CostOfFilling(const AttentionProblem& problem) {
+  const double heads = static_cast<double>(problem.batch() * problem.query_heads());
+  const double rows = heads * static_cast<double>(problem.query_len());
+  const int details =
+      (problem.wants_weights() ? 1 : 0) + (problem.score_stage() != ScoreStage::kNone ? 1 : 0);
+  const double of_row =
+      static_cast<double>(problem.value_dim()) + details * static_cast<double>(problem.kv_len());
+  return kFlopsPerFloat * rows * of_row;
+}
+
+// Products, or what reading the keys and values of few rows takes.
+double CostOfTiles(const AttentionProblem& problem) {
+  double source_floats = 0;
+  for (const AttentionItem& item : problem.items()) {
+    if (!HasFewRows(problem, item)) continue;
+    source_floats += static_cast<double>(problem.kv_heads()) * static_cast<double>(item.kv_len) *
+                     static_cast<double>(problem.head_dim() + problem.value_dim());
+  }
+  return static_cast<double>(problem.flops()) + kFlopsPerFloat * source_floats;
+}
 
 // Stage 0 gathers keys and values and fills what no tile writes; stage 1 computes the tiles, or
 // parts of them; stage 2 joins the parts.
@@ -102,10 +127,6 @@ class AttentionJob : public TileJob {
       const AttentionItem& item = problem_.items()[i];
       const std::int64_t parts = PartsOfTile(problem_, item);
       const std::int64_t units = problem_.kv_heads() * TilesOfItem(problem_, item) * parts;
-      if (HasFewRows(problem_, item)) {
-        source_floats_ += static_cast<double>(problem_.kv_heads() * item.kv_len *
-                                              (problem_.head_dim() + problem_.value_dim()));
-      }
       first_tile_.push_back(first_tile_.back() + units);
       if (parts == 1) continue;
       parted_.push_back({.item = i, .parts = parts, .first_float = part_floats});
@@ -131,17 +152,17 @@ class AttentionJob : public TileJob {
   }
 
   std::int64_t unit_cost(int stage) const override {
-    double cost = 0;  // of all units, in FLOPs
+    double cost = 0;  // of all units
     if (stage == 0) {
-      cost = kFlopsPerFloat * static_cast<double>(keys_.num_floats() + values_.num_floats());
+      cost = kFlopsPerFloat * static_cast<double>(keys_.num_floats() + values_.num_floats()) +
+             CostOfFilling(problem_);
     } else if (stage == 1) {
-      cost = static_cast<double>(problem_.flops()) + kFlopsPerFloat * source_floats_;
+      cost = CostOfTiles(problem_);
     } else {
       cost = kFlopsPerFloat * static_cast<double>(num_part_floats_);
     }
-    constexpr double kMost = 1e18;
-    return static_cast<std::int64_t>(
-        std::clamp(cost / static_cast<double>(num_units(stage)), 1.0, kMost));
+    const double of_unit = kFlopsPerUnit + cost / static_cast<double>(num_units(stage));
+    return static_cast<std::int64_t>(std::min(of_unit, 1e18));
   }
 
   void RunUnit(int stage, std::int64_t unit, Worker& worker) override {
@@ -182,7 +203,7 @@ class AttentionJob : public TileJob {
   void FillPadding(std::int64_t b, Worker& worker) {
     for (std::int64_t head = 0; head < problem_.query_heads(); ++head) {
       FillPaddedRows(b, head);
-      FillDetails(b, head);
+      FillDetails(b, head, worker);
       worker.LetOthersRun();
     }
   }
@@ -204,15 +225,19 @@ class AttentionJob : public TileJob {
   }
 
   // Of keys that no tile writes a weight or score for.
-  void FillDetails(std::int64_t b, std::int64_t head) {
-    const std::int64_t scores = problem_.query_len() * problem_.kv_len();
-    const std::int64_t offset =
-        (b * problem_.query_heads() + head) * scores * static_cast<std::int64_t>(sizeof(float));
-    if (outputs_.weights != nullptr) FillFloats(outputs_.weights + offset, scores, 0);
+  void FillDetails(std::int64_t b, std::int64_t head, Worker& worker) {
+    if (outputs_.weights == nullptr && outputs_.scores == nullptr) return;
     const bool biased = problem_.score_stage() == ScoreStage::kBiased;
-    if (outputs_.scores != nullptr) {
-      FillFloats(outputs_.scores + offset, scores,
-                 biased ? -std::numeric_limits<float>::infinity() : 0);
+    const float no_score = biased ? -std::numeric_limits<float>::infinity() : 0;
+    const std::int64_t first_row = (b * problem_.query_heads() + head) * problem_.query_len();
+    for (std::int64_t row = first_row; row < first_row + problem_.query_len(); ++row) {
+      const std::int64_t offset =
+          row * problem_.kv_len() * static_cast<std::int64_t>(sizeof(float));
+      if (outputs_.weights != nullptr) FillFloats(outputs_.weights + offset, problem_.kv_len(), 0);
+      if (outputs_.scores != nullptr) {
+        FillFloats(outputs_.scores + offset, problem_.kv_len(), no_score);
+      }
+      worker.LetOthersRun();
     }
   }
 
@@ -268,7 +293,6 @@ class AttentionJob : public TileJob {
   GatheredRows values_;
   const TileContext context_;
   std::vector<std::int64_t> first_tile_;  // [batch + 1], counting parts
-  double source_floats_ = 0;              // that items of few rows read, from memory
   std::vector<PartedItem> parted_;
   std::int64_t num_part_floats_ = 0;
   AlignedBuffer part_results_;
@@ -278,6 +302,16 @@ class AttentionJob : public TileJob {
 };
 
 }  // namespace
+
+double ComputeCost(const AttentionProblem& problem) {
+  double units = 0;
+  for (const AttentionItem& item : problem.items()) {
+    units += 1 + static_cast<double>(problem.kv_heads() * TilesOfItem(problem, item) *
+                                     PartsOfTile(problem, item));
+  }
+  return kFlopsPerUnit * units + CostOfFilling(problem) + CostOfTiles(problem) +
+         kFlopsPerFloat * static_cast<double>(WorkingBytes(problem)) / sizeof(float);
+}
 
 absl::StatusOr<std::unique_ptr<TileJob>> MakeAttentionJob(AttentionEngine& engine,
                                                           const AttentionProblem& problem,

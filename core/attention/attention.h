@@ -91,6 +91,10 @@ absl::StatusOr<std::unique_ptr<TileJob>> MakeAttentionJob(AttentionEngine& engin
 // parts, and what is kept for each item.
 std::int64_t WorkingBytes(const AttentionProblem& problem);
 
+// What computing a problem costs in all, on one core, in FLOPs or what takes as long: products, the
+// memory that is read and written, and something for each tile.
+double ComputeCost(const AttentionProblem& problem);
+
 // Runs one problem and waits. Errors as MakeAttentionJob.
 absl::Status ComputeAttention(AttentionEngine& engine, Executor& executor,
                               const AttentionProblem& problem, const AttentionOutputs& outputs);

@@ -203,7 +203,7 @@ std::int64_t PooledBuffer::capacity() const {
 void PooledBuffer::Reset() { BufferPool::Return(Release()); }
 
 BufferPool::BufferPool(const BufferPoolOptions& options)
-    : state_(std::make_shared<State>(options)) {}
+    : state_(std::make_shared<State>(options)), max_lent_bytes_(options.max_lent_bytes) {}
 
 BufferPool::~BufferPool() { state_->Close(); }
 

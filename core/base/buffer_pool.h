@@ -69,6 +69,7 @@ class BufferPool {
 
   std::int64_t kept_bytes() const;
   std::int64_t lent_bytes() const;
+  std::int64_t max_lent_bytes() const { return max_lent_bytes_; }
 
  private:
   friend class PooledBuffer;
@@ -76,6 +77,7 @@ class BufferPool {
   struct Header;
 
   std::shared_ptr<State> state_;
+  const std::int64_t max_lent_bytes_;
 };
 
 }  // namespace attend

@@ -229,11 +229,12 @@ void Metrics::SetQueueDepth(PriorityLabel priority, std::int64_t requests) {
   impl_->queue_depth[static_cast<std::size_t>(priority)]->Set(static_cast<double>(requests));
 }
 
-void Metrics::ComputeStarted(int requests, std::int64_t flops) {
+void Metrics::BatchTaken(int requests, std::int64_t flops) {
   impl_->batch_requests.Observe(requests);
   impl_->batch_flops.Observe(static_cast<double>(flops));
-  impl_->running.Increment(requests);
 }
+
+void Metrics::ComputeStarted() { impl_->running.Increment(); }
 
 void Metrics::ComputeEnded() { impl_->running.Decrement(); }
 

@@ -84,8 +84,11 @@ class Metrics {
   // Requests of a priority that are admitted and wait for compute.
   void SetQueueDepth(PriorityLabel priority, std::int64_t requests);
 
-  // `requests` started to compute together, `flops` in all; for each of them ComputeEnded follows.
-  void ComputeStarted(int requests, std::int64_t flops);
+  // A worker took `requests` together, of `flops` in all.
+  void BatchTaken(int requests, std::int64_t flops);
+
+  // A request started to compute; ComputeEnded follows.
+  void ComputeStarted();
   void ComputeEnded();
 
   void RequestDropped(DropReason reason);

@@ -87,7 +87,9 @@ void AttendStream::Handle(grpc::ByteBuffer& message) {
   try {
     const auto request = std::make_shared<Request>(options_, shared_from_this());
     absl::Status status = request->Read(message);
-    if (status.ok() && request->message().has_cancel()) {
+    // A cancel with more to say than this server knows is refused as a request is.
+    const bool plain = status.ok() && RefuseUnknownFields(request->message(), "request").ok();
+    if (plain && request->message().has_cancel()) {
       CancelRequest(request->id());
       return;
     }

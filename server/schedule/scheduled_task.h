@@ -3,6 +3,7 @@
 #define ATTEND_SERVER_SCHEDULE_SCHEDULED_TASK_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,13 +16,22 @@
 
 namespace attend {
 
+// How a task is scheduled. Those of one size wait in a queue of their own, so that none waits for
+// what a larger one waits for.
+enum class TaskSize : std::uint8_t {
+  kSmall,   // computed in a group
+  kMedium,  // in tiles; little working memory
+  kLarge,   // in tiles
+};
+inline constexpr std::size_t kNumTaskSizes = 3;
+
 struct ScheduledTask {
   std::unique_ptr<AttentionTask> task;
   TaskId id = 0;
   std::int64_t bytes = 0;          // that count towards max_queued_bytes
   std::int64_t working_bytes = 0;  // of these: of the kernel
   std::int64_t flops = 0;
-  bool small = false;  // computed in a group
+  TaskSize size = TaskSize::kSmall;
   AttentionOutputs outputs;
   std::unique_ptr<TileJob> job;
   // Set by the worker that computes first; meant for the one that finishes.

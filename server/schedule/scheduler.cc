@@ -70,8 +70,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, AttentionEngine& engine, E
       executor_(executor),
       clock_(clock),
       metrics_(metrics),
-      small_(options.max_priority_wait),
-      large_(options.max_priority_wait) {
+      pending_{PendingQueue(options.max_priority_wait), PendingQueue(options.max_priority_wait),
+               PendingQueue(options.max_priority_wait)} {
   for (int i = 0; i < executor.num_threads(); ++i) {
     groups_.push_back(std::make_unique<GroupJob>(*this, options.max_batch_requests));
   }
@@ -82,6 +82,12 @@ Scheduler::Scheduler(const SchedulerOptions& options, AttentionEngine& engine, E
 Scheduler::~Scheduler() { Shutdown(absl::InfinitePast()); }
 
 absl::StatusOr<TaskId> Scheduler::Submit(std::unique_ptr<AttentionTask>& task) {
+  absl::StatusOr<TaskId> id = Admit(task);
+  if (id.ok()) StartWork();
+  return id;
+}
+
+absl::StatusOr<TaskId> Scheduler::Admit(std::unique_ptr<AttentionTask>& task) {
   try {
     if (clock_.Now() >= task->deadline) {
       CountDrop(absl::StatusCode::kDeadlineExceeded);
@@ -91,6 +97,7 @@ absl::StatusOr<TaskId> Scheduler::Submit(std::unique_ptr<AttentionTask>& task) {
     waiting->working_bytes = WorkingBytes(task->problem);
     waiting->bytes = SaturatingAdd(task->message_bytes, waiting->working_bytes);
     waiting->flops = task->problem.flops();
+    waiting->size = SizeOf(*waiting, ComputeCost(task->problem));
     if (absl::Status status = Reserve(waiting->bytes); !status.ok()) return status;
     absl::Cleanup release = [this, bytes = waiting->bytes] {
       const absl::MutexLock lock(&mutex_);
@@ -99,14 +106,10 @@ absl::StatusOr<TaskId> Scheduler::Submit(std::unique_ptr<AttentionTask>& task) {
     absl::StatusOr<AttentionOutputs> outputs = task->allocate_outputs();
     if (!outputs.ok()) return outputs.status();
     waiting->outputs = *outputs;
-    TaskId id = 0;
-    {
-      const absl::MutexLock lock(&mutex_);
-      if (absl::Status status = CheckOpen(); !status.ok()) return status;
-      id = AddPending(std::move(waiting), task);
-    }
+    const absl::MutexLock lock(&mutex_);  // released before `release` runs
+    if (absl::Status status = CheckOpen(); !status.ok()) return status;
+    const TaskId id = AddPending(std::move(waiting), task);
     std::move(release).Cancel();
-    StartWork();
     return id;
   } catch (const std::bad_alloc&) {
     return NoMemory();
@@ -151,34 +154,47 @@ void Scheduler::Release(std::int64_t bytes) {
   admitted_bytes_ -= bytes;
 }
 
-bool Scheduler::IsSmall(const ScheduledTask& waiting) const {
-  // Some 30 microseconds of compute, and memory that every core has in its cache.
-  constexpr std::int64_t kMostFlops = 2'000'000;
+TaskSize Scheduler::SizeOf(const ScheduledTask& waiting, double cost) const {
+  // Some 30 microseconds of compute, and memory that every core has in its cache: tiles of its own
+  // would cost more to schedule than to compute.
+  constexpr double kMostCost = 2'000'000;
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 20;
   const bool fits = options_.max_batch_flops == 0 || waiting.flops <= options_.max_batch_flops;
-  return fits && waiting.flops <= kMostFlops && waiting.bytes <= kMostBytes;
+  if (fits && cost <= kMostCost && waiting.bytes <= kMostBytes) return TaskSize::kSmall;
+  return waiting.working_bytes <= options_.max_running_bytes / 64 ? TaskSize::kMedium
+                                                                  : TaskSize::kLarge;
+}
+
+std::int64_t Scheduler::Budget(TaskSize size) const {
+  return size == TaskSize::kLarge ? options_.max_running_bytes : options_.max_running_bytes / 8;
 }
 
 TaskId Scheduler::AddPending(std::unique_ptr<ScheduledTask> waiting,
                              std::unique_ptr<AttentionTask>& task) {
   const TaskId id = ++last_id_;
   waiting->id = id;
-  waiting->small = IsSmall(*waiting);
-  PendingQueue& queue = waiting->small ? small_ : large_;
+  PendingQueue& queue = Queue(waiting->size);
   const Priority priority = task->priority;
   queue.Add(std::move(waiting), task);
   ShowQueueDepth(priority);
   return id;
 }
 
+std::int64_t Scheduler::NumWaiting(Priority priority) const {
+  std::int64_t waiting = 0;
+  for (const PendingQueue& queue : pending_) waiting += queue.size_of(priority);
+  return waiting;
+}
+
 void Scheduler::ShowQueueDepth(Priority priority) {
-  metrics_.SetQueueDepth(static_cast<PriorityLabel>(priority),
-                         small_.size_of(priority) + large_.size_of(priority));
+  metrics_.SetQueueDepth(static_cast<PriorityLabel>(priority), NumWaiting(priority));
 }
 
 ScheduledTaskMap::node_type Scheduler::ExtractPending(TaskId id) {
-  ScheduledTaskMap::node_type node = small_.Extract(id);
-  if (node.empty()) node = large_.Extract(id);
+  ScheduledTaskMap::node_type node;
+  for (PendingQueue& queue : pending_) {
+    if (node.empty()) node = queue.Extract(id);
+  }
   if (!node.empty()) ShowQueueDepth(node.mapped()->task->priority);
   return node;
 }
@@ -196,8 +212,10 @@ void Scheduler::DropExpired() {
     {
       const absl::MutexLock lock(&mutex_);
       const absl::Time now = clock_.Now();
-      TaskId id = small_.FirstExpired(now);
-      if (id == 0) id = large_.FirstExpired(now);
+      TaskId id = 0;
+      for (const PendingQueue& queue : pending_) {
+        if (id == 0) id = queue.FirstExpired(now);
+      }
       if (id == 0) return;
       expired = TakeUncomputed(id);
     }
@@ -210,8 +228,12 @@ void Scheduler::DropPending(absl::StatusCode reason) {
     std::unique_ptr<ScheduledTask> waiting;
     {
       const absl::MutexLock lock(&mutex_);
-      if (NumPending() == 0) return;
-      waiting = TakeUncomputed(small_.empty() ? large_.Any() : small_.Any());
+      TaskId id = 0;
+      for (const PendingQueue& queue : pending_) {
+        if (id == 0) id = queue.Any();
+      }
+      if (id == 0) return;
+      waiting = TakeUncomputed(id);
     }
     Drop(std::move(waiting), reason);
   }
@@ -263,16 +285,19 @@ SchedulerLoad Scheduler::Load() const {
   const absl::MutexLock lock(&mutex_);
   SchedulerLoad load{.running = static_cast<std::int64_t>(running_.size()),
                      .admitted_requests = admitted_requests_,
-                     .admitted_bytes = admitted_bytes_,
-                     .working_bytes = running_bytes_};
+                     .admitted_bytes = admitted_bytes_};
+  for (const std::int64_t bytes : running_bytes_) load.working_bytes += bytes;
   for (std::size_t i = 0; i < kNumPriorities; ++i) {
-    const auto priority = static_cast<Priority>(i);
-    load.waiting[i] = small_.size_of(priority) + large_.size_of(priority);
+    load.waiting[i] = NumWaiting(static_cast<Priority>(i));
   }
   return load;
 }
 
-std::int64_t Scheduler::NumPending() const { return small_.size() + large_.size(); }
+std::int64_t Scheduler::NumPending() const {
+  std::int64_t pending = 0;
+  for (const PendingQueue& queue : pending_) pending += queue.size();
+  return pending;
+}
 
 bool Scheduler::IsIdle() const { return NumPending() == 0 && IsStill(); }
 

@@ -37,8 +37,9 @@ struct SchedulerOptions {
   int max_batch_requests = 64;
   // Sum of the FLOPs of a group; what has more on its own is no small request. 0 = no bound.
   std::int64_t max_batch_flops = 64'000'000;
-  // Working memory of the requests that run side by side, small ones aside. One always runs. At
-  // least 1.
+  // Working memory of the large requests that run side by side; one always runs. Those that need
+  // up to a 64th of it have another eighth to themselves, so that they never wait for large ones.
+  // At least 1.
   std::int64_t max_running_bytes = std::int64_t{512} << 20;
   // How long the oldest small request may wait for company; a group that is full by the two bounds
   // above goes at once. 0 = nobody waits for company.
@@ -54,7 +55,7 @@ struct SchedulerLoad {
   std::int64_t running = 0;                            // tasks that have been started
   std::int64_t admitted_requests = 0;
   std::int64_t admitted_bytes = 0;
-  std::int64_t working_bytes = 0;  // of large tasks that have been started
+  std::int64_t working_bytes = 0;  // of tasks that have been started, small ones aside
 };
 
 // Admits tasks, keeps them in a bounded queue, and computes them on one executor: large ones tile
@@ -100,21 +101,30 @@ class Scheduler {
   // What to start next; null where there is nothing.
   struct Start {
     GroupJob* group = nullptr;
-    ScheduledTask* large = nullptr;
+    ScheduledTask* tiled = nullptr;
   };
 
   Scheduler(const SchedulerOptions& options, AttentionEngine& engine, Executor& executor,
             Clock& clock, Metrics& metrics);
 
+  absl::StatusOr<TaskId> Admit(std::unique_ptr<AttentionTask>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Reserve(std::int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasRoom(std::int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(std::int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Small requests share the cost of their scheduling; tiles of their own are not worth it.
-  bool IsSmall(const ScheduledTask& waiting) const;
+  TaskSize SizeOf(const ScheduledTask& waiting, double cost) const;
+  PendingQueue& Queue(TaskSize size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return pending_[static_cast<std::size_t>(size)];
+  }
+  const PendingQueue& Small() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return pending_[static_cast<std::size_t>(TaskSize::kSmall)];
+  }
+  // Working memory that tasks of a size may have at once.
+  std::int64_t Budget(TaskSize size) const;
   TaskId AddPending(std::unique_ptr<ScheduledTask> waiting, std::unique_ptr<AttentionTask>& task)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::int64_t NumWaiting(Priority priority) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShowQueueDepth(Priority priority) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Empty if no such task waits. What leaves the queue to run stays admitted.
   ScheduledTaskMap::node_type ExtractPending(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -148,7 +158,9 @@ class Scheduler {
   void TakeGroup(GroupJob& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunHere(ScheduledTask& small, Worker& worker) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndGroup(GroupJob& group) ABSL_LOCKS_EXCLUDED(mutex_);
-  void StartLarge(ScheduledTask& large) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A task that is to run in tiles of its own, if there is memory for it; null otherwise.
+  ScheduledTask* TakeTiled(TaskSize size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartTiled(ScheduledTask& tiled) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status MakeJob(ScheduledTask& running);
   // Asked before each tile.
@@ -174,10 +186,10 @@ class Scheduler {
   // Of all that is admitted: being submitted, waiting or running.
   std::int64_t admitted_requests_ ABSL_GUARDED_BY(mutex_) = 0;
   std::int64_t admitted_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  PendingQueue small_ ABSL_GUARDED_BY(mutex_);
-  PendingQueue large_ ABSL_GUARDED_BY(mutex_);
+  std::array<PendingQueue, kNumTaskSizes> pending_ ABSL_GUARDED_BY(mutex_);  // by TaskSize
   ScheduledTaskMap running_ ABSL_GUARDED_BY(mutex_);
-  std::int64_t running_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // working memory of large ones
+  // Working memory of what runs, by TaskSize.
+  std::array<std::int64_t, kNumTaskSizes> running_bytes_ ABSL_GUARDED_BY(mutex_){};
   int active_groups_ ABSL_GUARDED_BY(mutex_) = 0;
   bool group_comes_ ABSL_GUARDED_BY(mutex_) = false;  // that will take what waits then
   int num_busy_ ABSL_GUARDED_BY(mutex_) = 0;          // threads that still need the scheduler

@@ -75,10 +75,11 @@ bool Scheduler::WaitForTimer() {
 }
 
 absl::Time Scheduler::NextWakeUp() const {
-  absl::Time next = std::min(small_.FirstDeadline(), large_.FirstDeadline());
+  absl::Time next = absl::InfiniteFuture();
+  for (const PendingQueue& queue : pending_) next = std::min(next, queue.FirstDeadline());
   // Where no group can start now, one that ends starts the next.
   const bool waits_for_company = options_.max_queue_delay > absl::ZeroDuration() && CanAddGroup();
-  if (waits_for_company) next = std::min(next, small_.OldestArrival() + options_.max_queue_delay);
+  if (waits_for_company) next = std::min(next, Small().OldestArrival() + options_.max_queue_delay);
   return next;
 }
 
@@ -89,8 +90,8 @@ void Scheduler::StartWork() {
       const absl::MutexLock lock(&mutex_);
       start = NextStart();
     }
-    if (start.group == nullptr && start.large == nullptr) return;
-    if (start.large != nullptr) StartLarge(*start.large);
+    if (start.group == nullptr && start.tiled == nullptr) return;
+    if (start.tiled != nullptr) StartTiled(*start.tiled);
     const bool out_of_memory = start.group != nullptr && !SubmitGroup(*start.group);
     if (out_of_memory) return;
   }
@@ -100,28 +101,33 @@ Scheduler::Start Scheduler::NextStart() {
   Start start;
   if (gave_up_) return start;
   if (CanAddGroup() && GroupIsDue()) start.group = ActivateGroup();
-  const ScheduledTask* next = large_.Next(clock_.Now());
-  if (next == nullptr) return start;
-  const std::int64_t bytes = next->working_bytes;
-  if (running_bytes_ > 0 && bytes > options_.max_running_bytes - running_bytes_) return start;
-  running_bytes_ += bytes;
-  start.large = running_.insert(ExtractPending(next->id)).position->second.get();
+  start.tiled = TakeTiled(TaskSize::kMedium);
+  if (start.tiled == nullptr) start.tiled = TakeTiled(TaskSize::kLarge);
   return start;
 }
 
+ScheduledTask* Scheduler::TakeTiled(TaskSize size) {
+  const ScheduledTask* next = Queue(size).Next(clock_.Now());
+  if (next == nullptr) return nullptr;
+  std::int64_t& running = running_bytes_[static_cast<std::size_t>(size)];
+  if (running > 0 && next->working_bytes > Budget(size) - running) return nullptr;
+  running += next->working_bytes;
+  return running_.insert(ExtractPending(next->id)).position->second.get();
+}
+
 bool Scheduler::CanAddGroup() const {
-  return !small_.empty() && !group_comes_ && active_groups_ < executor_.num_threads();
+  return !Small().empty() && !group_comes_ && active_groups_ < executor_.num_threads();
 }
 
 bool Scheduler::GroupIsDue() const {
   return closed_ || GroupIsFull() ||
-         clock_.Now() >= small_.OldestArrival() + options_.max_queue_delay;
+         clock_.Now() >= Small().OldestArrival() + options_.max_queue_delay;
 }
 
 bool Scheduler::GroupIsFull() const {
-  return small_.size() >= options_.max_batch_requests ||
+  return Small().size() >= options_.max_batch_requests ||
          (options_.max_batch_flops > 0 &&
-          small_.flops() >= static_cast<double>(options_.max_batch_flops));
+          Small().flops() >= static_cast<double>(options_.max_batch_flops));
 }
 
 Scheduler::GroupJob* Scheduler::ActivateGroup() {
@@ -129,7 +135,7 @@ Scheduler::GroupJob* Scheduler::ActivateGroup() {
                                  [](const auto& group) { return !group->active; });
   GroupJob& group = **idle;
   group.active = true;
-  group.weight = WeightOf(small_.Next(clock_.Now())->task->priority);
+  group.weight = WeightOf(Small().Next(clock_.Now())->task->priority);
   ++active_groups_;
   group_comes_ = true;
   return &group;
@@ -161,15 +167,12 @@ void Scheduler::RunGroup(GroupJob& group, Worker& worker) {
   const int size = static_cast<int>(group.tasks.size());
   std::int64_t flops = 0;
   for (const ScheduledTask* task : group.tasks) flops += task->flops;
-  metrics_.ComputeStarted(size, flops);
-  const int batch_size = num_computing_ += size;
-  const absl::Time now = clock_.Now();
+  metrics_.BatchTaken(size, flops);
+  const int batch_size = num_computing_ + size;
   for (ScheduledTask* task : group.tasks) {
-    task->begun = true;
-    task->started = now;
     task->batch_size = batch_size;
+    RunHere(*task, worker);
   }
-  for (ScheduledTask* task : group.tasks) RunHere(*task, worker);
 }
 
 void Scheduler::RunHere(ScheduledTask& small, Worker& worker) {
@@ -182,11 +185,11 @@ void Scheduler::RunHere(ScheduledTask& small, Worker& worker) {
 void Scheduler::TakeGroup(GroupJob& group) {
   group.tasks.clear();
   const std::int64_t threads = executor_.num_threads();
-  const std::int64_t part = (small_.size() + threads - 1) / threads;
+  const std::int64_t part = (Small().size() + threads - 1) / threads;
   const absl::Time now = clock_.Now();
   std::int64_t flops = 0;
-  for (std::int64_t i = 0; i < options_.max_batch_requests && !small_.empty(); ++i) {
-    const ScheduledTask* next = small_.Next(now);
+  for (std::int64_t i = 0; i < options_.max_batch_requests && !Small().empty(); ++i) {
+    const ScheduledTask* next = Small().Next(now);
     flops += next->flops;
     if (options_.max_batch_flops > 0 && flops > options_.max_batch_flops && i > 0) return;
     if (i >= part && flops + i * kFlopsOfOverhead > kWorthSharing) return;
@@ -207,17 +210,17 @@ void Scheduler::EndGroup(GroupJob& group) {
   if (next != nullptr) SubmitGroup(*next);
 }
 
-void Scheduler::StartLarge(ScheduledTask& large) {
-  absl::Status status = ShouldStop(large) ? absl::CancelledError() : MakeJob(large);
+void Scheduler::StartTiled(ScheduledTask& tiled) {
+  absl::Status status = ShouldStop(tiled) ? absl::CancelledError() : MakeJob(tiled);
   if (status.ok()) {
     try {
-      executor_.Submit(*large.job, {.weight = WeightOf(large.task->priority)});
+      executor_.Submit(*tiled.job, {.weight = WeightOf(tiled.task->priority)});
       return;
     } catch (const std::bad_alloc&) {
       status = NoMemory();
     }
   }
-  Finish(large, std::move(status));
+  Finish(tiled, std::move(status));
 }
 
 absl::Status Scheduler::MakeJob(ScheduledTask& running) {
@@ -229,7 +232,7 @@ absl::Status Scheduler::MakeJob(ScheduledTask& running) {
       return false;
     };
     hooks.on_finished = [this, &running](absl::Status status) {
-      if (running.small) return Finish(running, std::move(status));
+      if (running.size == TaskSize::kSmall) return Finish(running, std::move(status));
       const Busy busy(*this);
       Finish(running, std::move(status));
       StartWork();  // there is memory for others now
@@ -254,9 +257,12 @@ bool Scheduler::ShouldStop(ScheduledTask& running) const {
 
 void Scheduler::BeginOnce(ScheduledTask& running) {
   if (running.begun.load(std::memory_order_relaxed) || running.begun.exchange(true)) return;
-  metrics_.ComputeStarted(1, running.flops);
   running.started = clock_.Now();
-  running.batch_size = ++num_computing_;
+  const int computing = ++num_computing_;
+  metrics_.ComputeStarted();
+  if (running.size == TaskSize::kSmall) return;  // its group has said the rest
+  metrics_.BatchTaken(1, running.flops);
+  running.batch_size = computing;
 }
 
 void Scheduler::Finish(ScheduledTask& running, absl::Status status) {
@@ -269,7 +275,9 @@ void Scheduler::Finish(ScheduledTask& running, absl::Status status) {
     const absl::MutexLock lock(&mutex_);
     owned = std::move(running_.extract(running.id).mapped());
     Release(owned->bytes);
-    if (!owned->small) running_bytes_ -= owned->working_bytes;
+    if (owned->size != TaskSize::kSmall) {
+      running_bytes_[static_cast<std::size_t>(owned->size)] -= owned->working_bytes;
+    }
   }
   if (absl::IsCancelled(status)) {
     const absl::StatusCode reason = owned->stop_reason.load();

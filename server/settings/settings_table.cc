@@ -266,7 +266,7 @@ std::vector<SettingRow> ScheduleRows() {
               "Work of a batch of small requests, in floating-point operations; a larger request "
               "is cut into tiles of its own"),
        Ranged("max-running-bytes", kSize, In(&Settings::max_running_bytes), {kKiB, kKiB * kGiB},
-              "Working memory of the requests that run at once, small ones aside; one always runs"),
+              "Working memory of the large requests that run at once; one always runs"),
        Ranged("max-queue-delay", kDuration, In(&Settings::max_queue_delay),
               {absl::ZeroDuration(), absl::Minutes(1)},
               "Time that a small request waits for others to join its batch; 0 = takes what waits "

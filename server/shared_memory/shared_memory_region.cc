@@ -39,6 +39,7 @@ absl::Status CannotOpen(int error) {
           "and server share /dev/shm or the IPC namespace (such as --ipc=container:NAME)");
     case EACCES:
     case EPERM:
+    case EWOULDBLOCK:  // its owner holds a lease, which O_NONBLOCK spares us to wait for
       return absl::PermissionDeniedError(
           "name: the server may not open this object for reading and writing");
     case EMFILE:
@@ -65,11 +66,13 @@ absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> SharedMemoryRegion::Open(
                                              "\" and then ", kLeastRest, " to ", kMostRest,
                                              " letters, digits, \"-\", \"_\" or \".\""));
   }
-  const int file = shm_open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  const int file = shm_open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
   if (file < 0) return CannotOpen(errno);
-  std::shared_ptr<SharedMemoryRegion> region(new SharedMemoryRegion(file, size_bytes));
   struct stat about = {};
-  if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) {
+  const bool is_object = fstat(file, &about) == 0 && S_ISREG(about.st_mode);
+  std::shared_ptr<SharedMemoryRegion> region(
+      new SharedMemoryRegion(file, size_bytes, {about.st_dev, about.st_ino}));
+  if (!is_object) {
     return InvalidField("name", "names nothing that can be read as shared memory");
   }
   const auto length = static_cast<std::uint64_t>(about.st_size);

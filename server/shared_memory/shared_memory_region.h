@@ -8,6 +8,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <sys/types.h>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,6 +33,10 @@ class SharedMemoryRegion {
   SharedMemoryRegion(const SharedMemoryRegion&) = delete;
   SharedMemoryRegion& operator=(const SharedMemoryRegion&) = delete;
 
+  // The same for two regions of one object, and for no others that are open.
+  using Object = std::pair<dev_t, ino_t>;
+  Object object() const { return object_; }
+
   std::uint64_t size_bytes() const { return size_bytes_; }
   std::uint64_t read_bytes() const { return read_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t written_bytes() const { return written_bytes_.load(std::memory_order_relaxed); }
@@ -50,13 +56,15 @@ class SharedMemoryRegion {
                      absl::string_view field) const;
 
  private:
-  SharedMemoryRegion(int file, std::uint64_t size_bytes) : file_(file), size_bytes_(size_bytes) {}
+  SharedMemoryRegion(int file, std::uint64_t size_bytes, Object object)
+      : file_(file), size_bytes_(size_bytes), object_(object) {}
 
   // Whether the object still is as long as the region.
   bool IsWhole() const;
 
   const int file_;
   const std::uint64_t size_bytes_;
+  const Object object_;
   mutable std::atomic<std::uint64_t> read_bytes_{0};
   mutable std::atomic<std::uint64_t> written_bytes_{0};
 };

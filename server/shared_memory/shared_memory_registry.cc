@@ -1,6 +1,5 @@
 #include "server/shared_memory/shared_memory_registry.h"
 
-#include <algorithm>
 #include <array>
 #include <sys/random.h>
 #include <utility>
@@ -40,7 +39,14 @@ absl::StatusOr<std::string> SharedMemoryRegistry::Register(const std::string& na
   absl::StatusOr<std::string> handle = NewHandle();
   if (!handle.ok()) return handle;
   const absl::MutexLock lock(&mutex_);
-  if (static_cast<std::int64_t>(regions_.size()) >= options_.max_regions && !MakeRoom()) {
+  ForgetIdle();
+  for (const auto& [other, entry] : regions_) {
+    if (entry.region->object() == (*region)->object()) {
+      return absl::AlreadyExistsError(
+          "name: this object is registered already; use its handle, or make another object");
+    }
+  }
+  if (static_cast<std::int64_t>(regions_.size()) >= options_.max_regions) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the server knows ", options_.max_regions,
                      " regions, and all are in use; unregister one, or try again later"));
@@ -49,13 +55,9 @@ absl::StatusOr<std::string> SharedMemoryRegistry::Register(const std::string& na
   return handle;
 }
 
-bool SharedMemoryRegistry::MakeRoom() {
-  const auto oldest =
-      std::min_element(regions_.begin(), regions_.end(),
-                       [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
-  if (clock_.Now() - oldest->second.used < options_.idle_time) return false;
-  regions_.erase(oldest);
-  return true;
+void SharedMemoryRegistry::ForgetIdle() {
+  const absl::Time oldest = clock_.Now() - options_.idle_time;
+  absl::erase_if(regions_, [&](const auto& entry) { return entry.second.used <= oldest; });
 }
 
 absl::Status SharedMemoryRegistry::Unregister(absl::string_view handle) {

@@ -21,8 +21,8 @@ namespace attend {
 struct SharedMemoryOptions {
   // Regions at once. At least 1.
   std::int64_t max_regions = 256;
-  // A region that has not been named for this long may give way to a new one: its owner may have
-  // died without a word.
+  // A region that has not been named for this long is forgotten when another one is registered:
+  // its owner may have died without a word.
   absl::Duration idle_time = absl::Minutes(10);
 };
 
@@ -34,8 +34,9 @@ class SharedMemoryRegistry {
   // `clock` must outlive the registry.
   SharedMemoryRegistry(const SharedMemoryOptions& options, Clock& clock);
 
-  // Returns the handle. Errors: as SharedMemoryRegion::Open, and RESOURCE_EXHAUSTED while there
-  // are max_regions, all of them in use.
+  // Returns the handle. Errors: as SharedMemoryRegion::Open; ALREADY_EXISTS for an object that is
+  // registered, since it may be another caller's, who alone knows its handle; RESOURCE_EXHAUSTED
+  // while there are max_regions, all of them in use.
   absl::StatusOr<std::string> Register(const std::string& name, std::uint64_t size_bytes);
 
   // NOT_FOUND for a handle that is not known. Whoever holds the region may go on using it.
@@ -53,8 +54,7 @@ class SharedMemoryRegistry {
     absl::Time used;
   };
 
-  // Forgets the region that has been idle for the longest, if that is long enough.
-  bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const SharedMemoryOptions options_;
   Clock& clock_;

@@ -56,9 +56,8 @@ class ResponseMessage {
 
   // Makes room for the results that the problem wants, and says where: the addresses hold until
   // Finish. The pool's memory may hold what others left there: each byte is to be written, as the
-  // kernel does, before Finish. `max_name_bytes` bounds the server's name in the stats. CheckResponseSize must
-  // have passed.
-  // Errors: RESOURCE_EXHAUSTED if memory cannot be had.
+  // kernel does, before Finish. `max_name_bytes` bounds the server's name in the stats.
+  // CheckResponseSize must have passed. Errors: RESOURCE_EXHAUSTED if memory cannot be had.
   absl::StatusOr<AttentionOutputs> Allocate(const AttentionProblem& problem, BufferPool& pool,
                                             std::size_t max_name_bytes);
 

@@ -78,6 +78,14 @@ bool ReceivedRequest::ParseSkeleton(MessageType type) {
 absl::StatusOr<AttentionArgs> ReceivedRequest::Args(const AttentionLimits& limits,
                                                     const SharedMemoryAccess& access) {
   if (absl::Status status = FindInSharedMemory(access); !status.ok()) return status;
+  Measure();
+  if (uses_shared_memory_) {
+    // A caller may claim any size for what lies there: it must be that of a shape before memory is
+    // taken for it. What arrived in the message has been paid for.
+    const absl::StatusOr<AttentionArgs> sizes =
+        ToAttentionArgs(*request_, payloads_, limits, access);
+    if (!sizes.ok()) return sizes.status();
+  }
   if (absl::Status status = Place(); !status.ok()) return status;
   return ToAttentionArgs(*request_, payloads_, limits, access);
 }
@@ -91,14 +99,14 @@ absl::Status ReceivedRequest::FindInSharedMemory(const SharedMemoryAccess& acces
         message->shared_memory(), access, absl::StrCat(FieldOf(tensor), ".shared_memory"));
     if (!range.ok()) return range.status();
     shared_[i] = *std::move(range);
+    uses_shared_memory_ = true;
     cut_.payloads[i] = {};  // data that came before counts no more
   }
   return absl::OkStatus();
 }
 
-absl::Status ReceivedRequest::Place() {
+void ReceivedRequest::Measure() {
   const bool may_stay = static_cast<std::size_t>(message_bytes_) <= kMaxInPlaceBytes;
-  std::size_t copied = 0;
   for (std::size_t i = 0; i < kNumRequestTensors; ++i) {
     const PayloadRange& payload = cut_.payloads[i];
     const std::size_t size = shared_[i].present() ? shared_[i].size() : payload.size;
@@ -106,7 +114,23 @@ absl::Status ReceivedRequest::Place() {
     const bool stays = may_stay && !shared_[i].present();
     const std::byte* in_place = stays ? InPlace(payload) : nullptr;
     payloads_[i] = {in_place, size};
-    (in_place != nullptr ? some_in_place_ = true : copied += Aligned(size));
+    some_in_place_ = some_in_place_ || in_place != nullptr;
+  }
+}
+
+absl::Status ReceivedRequest::Place() {
+  const auto most = static_cast<std::size_t>(pool_.max_lent_bytes());
+  std::size_t copied = 0;
+  for (std::size_t i = 0; i < kNumRequestTensors; ++i) {
+    const std::size_t size = payloads_[i].data() == nullptr ? payloads_[i].size() : 0;
+    // No sum, which could wrap around.
+    if (size > most || Aligned(size) > most - copied) {
+      return InvalidField(FieldOf(static_cast<RequestTensor>(i)),
+                          absl::StrCat("needs ", size, " bytes beside ", copied,
+                                       " of other tensors; the server has memory for ", most,
+                                       ": split the request"));
+    }
+    copied += Aligned(size);
   }
   if (copied == 0) return absl::OkStatus();
   copies_ = pool_.Acquire(static_cast<std::int64_t>(copied));

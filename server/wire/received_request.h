@@ -73,7 +73,9 @@ class ReceivedRequest {
 
   bool ParseSkeleton(MessageType type);
   absl::Status FindInSharedMemory(const SharedMemoryAccess& access);
-  // Decides where each tensor's elements will be, and copies all that Gather does not.
+  // Says how large each tensor is, and where it is if it stays.
+  void Measure();
+  // Decides where the others' elements will be, and copies all that Gather does not.
   absl::Status Place();
   const std::byte* InPlace(const PayloadRange& payload) const;
   absl::Status Copy(RequestTensor tensor);
@@ -89,6 +91,7 @@ class ReceivedRequest {
   CutMessage cut_;
   PooledBuffer copies_;
   bool some_in_place_ = false;
+  bool uses_shared_memory_ = false;
   // By RequestTensor. Null: none, or in place and empty.
   std::array<std::span<const std::byte>, kNumRequestTensors> payloads_;
   // Where the elements are to be copied; null: they stay where they are.

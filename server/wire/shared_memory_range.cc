@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status.h"
+#include "server/wire/unknown_fields.h"
 
 namespace attend {
 
@@ -26,6 +27,7 @@ absl::StatusOr<SharedMemoryRange> SharedMemoryRange::Find(const v1::SharedMemory
                                                           const SharedMemoryAccess& access,
                                                           absl::string_view field) {
   absl::Status status = CheckSharedMemoryAccess(access, field);
+  status.Update(RefuseUnknownFields(slice, field));
   if (!status.ok()) return status;
   absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> region =
       access.registry->Find(slice.handle(), absl::StrCat(field, ".handle"));

@@ -121,7 +121,7 @@ TEST_F(SoakTest, MixedLoadMakesNoErrorsAndLeavesNothingBehind) {
   EXPECT_GT(verification.checked, 0);
   EXPECT_EQ(verification.failed, 0) << verification.first_failure;
   EXPECT_TRUE(WaitForMetric("attend_in_flight_requests", 0));
-  EXPECT_TRUE(WaitForMetric("attend_queue_depth", 0));
+  EXPECT_TRUE(WaitForMetric("attend_queue_depth{priority=\"normal\"}", 0));
   if (duration >= kMemorySettles) {
     EXPECT_LT(last.value(), kMemoryGrowth * middle.value());
   }

@@ -230,7 +230,7 @@ TEST_F(StreamTest, CancelsAndTimeoutsThatRaceWithAnswersHarmNothing) {
   EXPECT_TRUE(WaitForMetric(kInFlight, 0));
   EXPECT_TRUE(WaitForMetric(kOpenStreams, 0));
   EXPECT_TRUE(WaitForMetric("attend_buffer_lent_bytes", 0));
-  EXPECT_EQ(server_->Metric("attend_queue_depth"), 0);
+  EXPECT_EQ(server_->Metric("attend_queue_depth{priority=\"normal\"}"), 0);
   ExpectServes();
 }
 

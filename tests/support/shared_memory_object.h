@@ -3,6 +3,7 @@
 #define ATTEND_TESTS_SUPPORT_SHARED_MEMORY_OBJECT_H_
 
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -42,6 +43,11 @@ class SharedMemoryObject {
     EXPECT_EQ(pread(file_, bytes.data(), size, static_cast<off_t>(offset)),
               static_cast<ssize_t>(size));
     return bytes;
+  }
+  // Makes whoever opens the object wait. The kernel tells the owner so by SIGIO, which is ignored.
+  bool Lease() {
+    std::signal(SIGIO, SIG_IGN);
+    return fcntl(file_, F_SETLEASE, F_WRLCK) == 0;
   }
   std::size_t size() const { return static_cast<std::size_t>(lseek(file_, 0, SEEK_END)); }
 

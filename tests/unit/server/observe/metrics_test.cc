@@ -140,8 +140,9 @@ TEST(MetricsTest, CountsACodeThatIsNoneAsUnknown) {
 TEST(MetricsTest, ShowsQueueBatchesAndDrops) {
   Metrics metrics(TestOptions());
   metrics.SetQueueDepth(PriorityLabel::kLow, 3);
-  metrics.ComputeStarted(1, 1000);
-  metrics.ComputeStarted(5, 10);
+  metrics.BatchTaken(1, 1000);
+  metrics.BatchTaken(5, 10);
+  for (int i = 0; i < 6; ++i) metrics.ComputeStarted();
   metrics.ComputeEnded();
   metrics.RequestDropped(DropReason::kDeadline);
   metrics.RequestDropped(DropReason::kCancelled);

@@ -68,7 +68,7 @@ class SharedMemoryServiceTest : public ::testing::Test {
   testing::TempFolder folder_;
   testing::SharedMemoryObject object_{100};
   FakeClock clock_;
-  SharedMemoryRegistry registry_{{.max_regions = 2}, clock_};
+  SharedMemoryRegistry registry_{{.max_regions = 1}, clock_};
   Metrics metrics_{MetricsOptions()};
   std::unique_ptr<SharedMemoryService> service_;
   std::unique_ptr<grpc::Server> server_;
@@ -114,9 +114,9 @@ TEST_F(SharedMemoryServiceTest, IsForUnixSocketsAlone) {
 
 TEST_F(SharedMemoryServiceTest, RefusesMoreThanItsBoundWithATimeToComeBack) {
   Start();
+  const testing::SharedMemoryObject other(100);
+  ASSERT_TRUE(registry_.Register(other.name(), 100).ok());
   std::string handle;
-  ASSERT_TRUE(Register(*local_, handle).ok());
-  ASSERT_TRUE(Register(*local_, handle).ok());
   const grpc::Status status = Register(*local_, handle);
   EXPECT_EQ(status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_details(), HasSubstr("google.rpc.RetryInfo"));

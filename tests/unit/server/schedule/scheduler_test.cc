@@ -356,6 +356,48 @@ TEST_F(SchedulerTest, RunsWhatNeedsMoreMemoryThanTheBoundAlone) {
   EXPECT_EQ(second.stats().batch_size, 1);
 }
 
+TEST_F(SchedulerTest, NeverLetsWhatNeedsLittleMemoryWaitForWhatNeedsMuch) {
+  TestRequest running(32'768), blocked(32'768), little(512);
+  const std::int64_t bytes = WorkingBytes(running.Problem());
+  Start({.max_queued_bytes = std::int64_t{1} << 32, .max_running_bytes = bytes * 3 / 2});
+  Plug plug;
+  Hold(plug);
+  const absl::StatusOr<TaskId> first = Submit(running);
+  const absl::StatusOr<TaskId> second = Submit(blocked);
+  EXPECT_EQ(scheduler_->num_pending(), 1);
+  ASSERT_LE(WorkingBytes(little.Problem()), bytes * 3 / 2 / 64);
+  SubmitOk(little);
+  EXPECT_EQ(scheduler_->num_pending(), 1);  // it has been started beside the blocked one
+  scheduler_->Cancel(*first);
+  scheduler_->Cancel(*second);
+  plug.LetGo();
+  EXPECT_TRUE(little.status().ok());
+}
+
+TEST_F(SchedulerTest, TakesManyTinyTilesForWhatTheyAre) {
+  Start();
+  Plug plug;
+  Hold(plug);
+  // Hardly any work by its FLOPs, but a thousand tiles.
+  const Tensor input =
+      Tensor::FromFloats(DType::kFloat32, {1, 1024, 1, 1}, std::vector<float>(1024));
+  AttentionArgs args;
+  args.query = args.key = args.value = input.view();
+  Tensor output = input;
+  TestRequest request, tiny;
+  std::unique_ptr<AttentionTask> task = request.Task(clock_);
+  task->problem = *AttentionProblem::Create(args);
+  task->allocate_outputs = [&]() -> absl::StatusOr<AttentionOutputs> {
+    return AttentionOutputs{.output = output.data.data()};
+  };
+  request.taken = scheduler_->Submit(task).ok();
+  SubmitOk(tiny);
+  EXPECT_EQ(scheduler_->num_pending(), 1);  // the tiny one waits for a group, the other runs
+  plug.LetGo();
+  EXPECT_TRUE(request.status().ok());
+  EXPECT_TRUE(tiny.status().ok());
+}
+
 TEST_F(SchedulerTest, GivesAHighPriorityMoreOfTheWorkers) {
   Start();
   Plug plug;

@@ -92,6 +92,13 @@ TEST(SharedMemoryRegion, RefusesAnObjectThatMayNotBeOpened) {
   EXPECT_EXIT(open_as_nobody(), ::testing::ExitedWithCode(0), "");
 }
 
+TEST(SharedMemoryRegion, DoesNotWaitForAnOwnerWhoHoldsALease) {
+  testing::SharedMemoryObject object(100);
+  ASSERT_TRUE(object.Lease());
+  EXPECT_EQ(SharedMemoryRegion::Open(object.name(), 100).status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
 TEST(SharedMemoryRegion, ChecksRangesWithoutOverflow) {  // B16
   testing::SharedMemoryObject object(100);
   const auto region = OpenOk(object, 64);

@@ -160,12 +160,21 @@ TEST(ReceivedRequestTest, LargeMessagesAreCopiedOnceAndLetGo) {
   EXPECT_EQ(pool.lent_bytes(), 0);
 }
 
-TEST(ReceivedRequestTest, HasNoMemoryForMoreThanThePoolLends) {
+TEST(ReceivedRequestTest, HasNoMemoryWhileOthersHaveWhatThePoolLends) {
+  BufferPool pool({.max_lent_bytes = 10 << 20});
+  const PooledBuffer lent = pool.Acquire(9 << 20);
+  ReceivedRequest received(pool);
+  grpc::ByteBuffer buffer = BufferOf(FullRequest(30'000).SerializeAsString(), 0);
+  ASSERT_TRUE(received.Read(buffer, MessageType::kAttendRequest, {}).ok());
+  EXPECT_EQ(received.Args({}, {}).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(ReceivedRequestTest, RefusesWhatThePoolNeverLends) {
   BufferPool pool({.max_lent_bytes = 1000});
   ReceivedRequest received(pool);
   grpc::ByteBuffer buffer = BufferOf(FullRequest(3000).SerializeAsString(), 0);
   ASSERT_TRUE(received.Read(buffer, MessageType::kAttendRequest, {}).ok());
-  EXPECT_EQ(received.Args({}, {}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(received.Args({}, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ReceivedRequestTest, RefusesATensorThatOccursTwice) {
