@@ -31,6 +31,7 @@ struct ScheduledTask {
   std::int64_t bytes = 0;          // that count towards max_queued_bytes
   std::int64_t working_bytes = 0;  // of these: of the kernel
   std::int64_t flops = 0;
+  double cost = 0;  // of compute, see ComputeCost
   TaskSize size = TaskSize::kSmall;
   AttentionOutputs outputs;
   std::unique_ptr<TileJob> job;

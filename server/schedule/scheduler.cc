@@ -97,7 +97,8 @@ absl::StatusOr<TaskId> Scheduler::Admit(std::unique_ptr<AttentionTask>& task) {
     waiting->working_bytes = WorkingBytes(task->problem);
     waiting->bytes = SaturatingAdd(task->message_bytes, waiting->working_bytes);
     waiting->flops = task->problem.flops();
-    waiting->size = SizeOf(*waiting, ComputeCost(task->problem));
+    waiting->cost = ComputeCost(task->problem);
+    waiting->size = SizeOf(*waiting);
     if (absl::Status status = Reserve(waiting->bytes); !status.ok()) return status;
     absl::Cleanup release = [this, bytes = waiting->bytes] {
       const absl::MutexLock lock(&mutex_);
@@ -154,15 +155,17 @@ void Scheduler::Release(std::int64_t bytes) {
   admitted_bytes_ -= bytes;
 }
 
-TaskSize Scheduler::SizeOf(const ScheduledTask& waiting, double cost) const {
+TaskSize Scheduler::SizeOf(const ScheduledTask& waiting) const {
   // Some 30 microseconds of compute, and memory that every core has in its cache: tiles of its own
   // would cost more to schedule than to compute.
-  constexpr double kMostCost = 2'000'000;
+  constexpr double kMostCost = 2e6;
+  constexpr double kMostCostOfMedium = 4e9;  // some 60 milliseconds of one core
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 20;
   const bool fits = options_.max_batch_flops == 0 || waiting.flops <= options_.max_batch_flops;
-  if (fits && cost <= kMostCost && waiting.bytes <= kMostBytes) return TaskSize::kSmall;
-  return waiting.working_bytes <= options_.max_running_bytes / 64 ? TaskSize::kMedium
-                                                                  : TaskSize::kLarge;
+  if (fits && waiting.cost <= kMostCost && waiting.bytes <= kMostBytes) return TaskSize::kSmall;
+  const bool medium =
+      waiting.cost <= kMostCostOfMedium && waiting.working_bytes <= options_.max_running_bytes / 64;
+  return medium ? TaskSize::kMedium : TaskSize::kLarge;
 }
 
 std::int64_t Scheduler::Budget(TaskSize size) const {

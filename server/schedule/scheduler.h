@@ -102,6 +102,7 @@ class Scheduler {
   struct Start {
     GroupJob* group = nullptr;
     ScheduledTask* tiled = nullptr;
+    std::unique_ptr<ScheduledTask> hopeless;  // not to be started at all
   };
 
   Scheduler(const SchedulerOptions& options, AttentionEngine& engine, Executor& executor,
@@ -113,7 +114,7 @@ class Scheduler {
   bool HasRoom(std::int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(std::int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  TaskSize SizeOf(const ScheduledTask& waiting, double cost) const;
+  TaskSize SizeOf(const ScheduledTask& waiting) const;
   PendingQueue& Queue(TaskSize size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return pending_[static_cast<std::size_t>(size)];
   }
@@ -158,8 +159,10 @@ class Scheduler {
   void TakeGroup(GroupJob& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunHere(ScheduledTask& small, Worker& worker) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndGroup(GroupJob& group) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A task that is to run in tiles of its own, if there is memory for it; null otherwise.
-  ScheduledTask* TakeTiled(TaskSize size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A task that is to run in tiles of its own, if any may start now.
+  void TakeTiled(TaskSize size, Start& start) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayStart(const ScheduledTask& next) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsHopeless(const ScheduledTask& next) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartTiled(ScheduledTask& tiled) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status MakeJob(ScheduledTask& running);
@@ -190,6 +193,10 @@ class Scheduler {
   ScheduledTaskMap running_ ABSL_GUARDED_BY(mutex_);
   // Working memory of what runs, by TaskSize.
   std::array<std::int64_t, kNumTaskSizes> running_bytes_ ABSL_GUARDED_BY(mutex_){};
+  // Tasks that run, by TaskSize and Priority.
+  std::array<std::array<int, kNumPriorities>, kNumTaskSizes> num_running_ ABSL_GUARDED_BY(mutex_){};
+  // What a unit of cost has taken lately, with all that shared the workers, by TaskSize.
+  std::array<double, kNumTaskSizes> seconds_per_cost_ ABSL_GUARDED_BY(mutex_){};
   int active_groups_ ABSL_GUARDED_BY(mutex_) = 0;
   bool group_comes_ ABSL_GUARDED_BY(mutex_) = false;  // that will take what waits then
   int num_busy_ ABSL_GUARDED_BY(mutex_) = 0;          // threads that still need the scheduler

@@ -18,6 +18,10 @@ constexpr std::int64_t kFlopsOfOverhead = 500'000;
 // A group of less is left to one worker: some 50 microseconds' work.
 constexpr std::int64_t kWorthSharing = 3'000'000;
 
+// Tasks of a size that run at once, for each worker: enough that none idles where one has little
+// to do for a moment.
+constexpr int kTasksPerThread = 2;
+
 // Shares of the workers.
 double WeightOf(Priority priority) {
   switch (priority) {
@@ -90,7 +94,11 @@ void Scheduler::StartWork() {
       const absl::MutexLock lock(&mutex_);
       start = NextStart();
     }
-    if (start.group == nullptr && start.tiled == nullptr) return;
+    const bool any = start.group != nullptr || start.tiled != nullptr || start.hopeless != nullptr;
+    if (!any) return;
+    if (start.hopeless != nullptr) {
+      Drop(std::move(start.hopeless), absl::StatusCode::kDeadlineExceeded);
+    }
     if (start.tiled != nullptr) StartTiled(*start.tiled);
     const bool out_of_memory = start.group != nullptr && !SubmitGroup(*start.group);
     if (out_of_memory) return;
@@ -101,18 +109,47 @@ Scheduler::Start Scheduler::NextStart() {
   Start start;
   if (gave_up_) return start;
   if (CanAddGroup() && GroupIsDue()) start.group = ActivateGroup();
-  start.tiled = TakeTiled(TaskSize::kMedium);
-  if (start.tiled == nullptr) start.tiled = TakeTiled(TaskSize::kLarge);
+  for (const TaskSize size : {TaskSize::kMedium, TaskSize::kLarge}) {
+    if (start.tiled == nullptr && start.hopeless == nullptr) TakeTiled(size, start);
+  }
   return start;
 }
 
-ScheduledTask* Scheduler::TakeTiled(TaskSize size) {
+void Scheduler::TakeTiled(TaskSize size, Start& start) {
   const ScheduledTask* next = Queue(size).Next(clock_.Now());
-  if (next == nullptr) return nullptr;
-  std::int64_t& running = running_bytes_[static_cast<std::size_t>(size)];
-  if (running > 0 && next->working_bytes > Budget(size) - running) return nullptr;
-  running += next->working_bytes;
-  return running_.insert(ExtractPending(next->id)).position->second.get();
+  if (next == nullptr || !MayStart(*next)) return;
+  if (IsHopeless(*next)) {
+    start.hopeless = TakeUncomputed(next->id);
+    return;
+  }
+  const auto index = static_cast<std::size_t>(size);
+  running_bytes_[index] += next->working_bytes;
+  ++num_running_[index][static_cast<std::size_t>(next->task->priority)];
+  start.tiled = running_.insert(ExtractPending(next->id)).position->second.get();
+}
+
+// Few at a time: of many that share the workers each ends as late as the last, and where there are
+// too many, all too late. But as many of a higher priority may start beside those of a lower one.
+bool Scheduler::MayStart(const ScheduledTask& next) const {
+  const auto index = static_cast<std::size_t>(next.size);
+  const std::int64_t bytes = running_bytes_[index];
+  if (bytes > 0 && next.working_bytes > Budget(next.size) - bytes) return false;
+  int as_urgent = 0;
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(next.task->priority); ++i) {
+    as_urgent += num_running_[index][i];
+  }
+  return as_urgent < kTasksPerThread * executor_.num_threads();
+}
+
+// Whether the time that is left to a task is less than such tasks have taken lately: computing it
+// would be lost work, and make the next ones late too. One is always tried.
+bool Scheduler::IsHopeless(const ScheduledTask& next) const {
+  const auto index = static_cast<std::size_t>(next.size);
+  const auto& running = num_running_[index];
+  if (std::all_of(running.begin(), running.end(), [](int count) { return count == 0; }))
+    return false;
+  const absl::Duration needed = absl::Seconds(next.cost * seconds_per_cost_[index]);
+  return clock_.Now() + needed > next.task->deadline;
 }
 
 bool Scheduler::CanAddGroup() const {
@@ -276,7 +313,15 @@ void Scheduler::Finish(ScheduledTask& running, absl::Status status) {
     owned = std::move(running_.extract(running.id).mapped());
     Release(owned->bytes);
     if (owned->size != TaskSize::kSmall) {
-      running_bytes_[static_cast<std::size_t>(owned->size)] -= owned->working_bytes;
+      const auto index = static_cast<std::size_t>(owned->size);
+      running_bytes_[index] -= owned->working_bytes;
+      --num_running_[index][static_cast<std::size_t>(owned->task->priority)];
+      if (owned->begun && status.ok()) {
+        // Follows what changes within some ten tasks.
+        double& average = seconds_per_cost_[index];
+        const double latest = absl::ToDoubleSeconds(now - owned->started) / owned->cost;
+        average = average == 0 ? latest : average + 0.1 * (latest - average);
+      }
     }
   }
   if (absl::IsCancelled(status)) {

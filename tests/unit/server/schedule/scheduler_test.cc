@@ -374,6 +374,69 @@ TEST_F(SchedulerTest, NeverLetsWhatNeedsLittleMemoryWaitForWhatNeedsMuch) {
   EXPECT_TRUE(little.status().ok());
 }
 
+TEST_F(SchedulerTest, RunsFewAtATimeButAsManyOfAHigherPriorityBeside) {
+  Start();
+  Plug plug;
+  Hold(plug);
+  TestRequest high[] = {TestRequest(512), TestRequest(512), TestRequest(512)};
+  TestRequest normal[] = {TestRequest(512), TestRequest(512), TestRequest(512)};
+  for (TestRequest& request : normal) SubmitOk(request);
+  EXPECT_EQ(scheduler_->num_pending(), 1);
+  for (TestRequest& request : high) {
+    request.priority = Priority::kHigh;
+    SubmitOk(request);
+  }
+  EXPECT_EQ(scheduler_->num_pending(), 2);
+  plug.LetGo();
+  for (TestRequest& request : normal) EXPECT_TRUE(request.status().ok());
+  for (TestRequest& request : high) EXPECT_TRUE(request.status().ok());
+}
+
+// Under overload what is at the head of the queue has waited nearly all of its time.
+TEST_F(SchedulerTest, ComputesNothingThatWouldBeTooLate) {
+  Start();
+  TestRequest slow(512), small;
+  {
+    Plug plug;
+    Hold(plug);
+    small.on_done = [this] { clock_.Advance(absl::Seconds(10)); };  // in the midst of the slow one
+    SubmitOk(slow);
+    SubmitOk(small);
+    plug.LetGo();
+    ASSERT_TRUE(slow.status().ok());
+    ASSERT_EQ(slow.stats().compute, absl::Seconds(10));
+  }
+  Plug plug;
+  Hold(plug);
+  TestRequest running(512), hopeless(512), patient(512);
+  hopeless.deadline = clock_.Now() + absl::Seconds(9);
+  patient.deadline = clock_.Now() + absl::Seconds(11);
+  SubmitOk(running);
+  SubmitOk(hopeless);
+  SubmitOk(patient);
+  EXPECT_EQ(hopeless.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(hopeless.stats().batch_size, 0);
+  EXPECT_TRUE(hopeless.IsUntouched());
+  plug.LetGo();
+  EXPECT_TRUE(running.status().ok());
+  EXPECT_TRUE(patient.status().ok());
+}
+
+TEST_F(SchedulerTest, TriesOneHoweverHopelessItLooks) {
+  Start();
+  TestRequest slow(512), small, last(512);
+  Plug plug;
+  Hold(plug);
+  small.on_done = [this] { clock_.Advance(absl::Seconds(10)); };
+  SubmitOk(slow);
+  SubmitOk(small);
+  plug.LetGo();
+  ASSERT_TRUE(slow.status().ok());
+  last.deadline = clock_.Now() + absl::Seconds(1);
+  SubmitOk(last);
+  EXPECT_TRUE(last.status().ok());
+}
+
 TEST_F(SchedulerTest, TakesManyTinyTilesForWhatTheyAre) {
   Start();
   Plug plug;
