@@ -22,6 +22,10 @@ constexpr std::int64_t kWorthSharing = 3'000'000;
 // to do for a moment.
 constexpr int kTasksPerThread = 2;
 
+// The part of its time that a task is to have left for its answer to travel, and for what it waits
+// for meanwhile: under overload all is slow.
+constexpr int kPartForAnswer = 4;
+
 // Shares of the workers.
 double WeightOf(Priority priority) {
   switch (priority) {
@@ -149,7 +153,8 @@ bool Scheduler::IsHopeless(const ScheduledTask& next) const {
   if (std::all_of(running.begin(), running.end(), [](int count) { return count == 0; }))
     return false;
   const absl::Duration needed = absl::Seconds(next.cost * seconds_per_cost_[index]);
-  return clock_.Now() + needed > next.task->deadline;
+  const absl::Duration of_answer = (next.task->deadline - next.task->arrival) / kPartForAnswer;
+  return clock_.Now() + needed + of_answer > next.task->deadline;
 }
 
 bool Scheduler::CanAddGroup() const {
