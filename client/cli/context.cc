@@ -13,6 +13,7 @@ namespace attend::cli {
 namespace {
 
 constexpr std::int64_t kLargestMessage = 2147483647;
+constexpr std::int64_t kMostSharedMemory = std::int64_t{1} << 40;
 constexpr double kLongestTimeout = 1e6;
 
 std::chrono::milliseconds ToMilliseconds(double seconds) {
@@ -81,6 +82,14 @@ void AddConnectionFlags(CLI::App* app, GlobalOptions* global) {
                   "Largest request to send and answer to accept")
       ->check(CLI::Range(std::int64_t{1}, kLargestMessage))
       ->capture_default_str();
+  app->add_flag("--stream", global->stream,
+                "Send requests over a stream, rather than each as a call of its own");
+  app->add_option("--shared-memory", global->shared_memory_bytes,
+                  "Move tensors through so much shared memory, such as 64MiB; for a server at "
+                  "unix:/PATH that runs with --shared-memory; 0: none")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(CLI::Range(std::int64_t{0}, kMostSharedMemory))
+      ->capture_default_str();
 }
 
 std::string ExitCodeHelp() {
@@ -121,6 +130,8 @@ ClientOptions Context::MakeClientOptions() const {
   return {.target = global.server,
           .default_timeout = ToMilliseconds(global.timeout_seconds),
           .max_message_bytes = global.max_message_bytes,
+          .use_stream = global.stream,
+          .shared_memory_bytes = global.shared_memory_bytes,
           .user_agent = global.program};
 }
 

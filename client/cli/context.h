@@ -34,11 +34,13 @@ struct GlobalOptions {
   double timeout_seconds = 60;
   bool wait = false;  // for a server that is not there yet
   std::int64_t max_message_bytes = std::int64_t{256} << 20;
+  bool stream = false;                   // requests go over an AttendStream
+  std::int64_t shared_memory_bytes = 0;  // 0: tensors go through the socket
   bool json = false;
 };
 
 // The flags that say which server to call and how: --server, --timeout, --wait,
-// --max-message-bytes.
+// --max-message-bytes, --stream, --shared-memory.
 void AddConnectionFlags(CLI::App* app, GlobalOptions* global);
 
 // Where a command writes and whom it calls. Results go to `out`, errors to `err`.

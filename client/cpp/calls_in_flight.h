@@ -1,4 +1,4 @@
-// The asynchronous calls of a client that have not finished.
+// What of a client has not finished, and can be given up.
 #ifndef ATTEND_CLIENT_CPP_CALLS_IN_FLIGHT_H_
 #define ATTEND_CLIENT_CPP_CALLS_IN_FLIGHT_H_
 
@@ -11,13 +11,21 @@
 
 namespace attend::client_internal {
 
+// Something that goes on by itself. Thread-safety: safe from any thread.
+class Cancellable {
+ public:
+  virtual ~Cancellable() = default;
+  // Gives it up. Does nothing for what has finished.
+  virtual void Cancel() = 0;
+};
+
 // The context of a call that others may cancel while it ends. Thread-safety: safe from any thread.
-class CallContext {
+class CallContext final : public Cancellable {
  public:
   // For the call itself, until Release.
   grpc::ClientContext* get() { return context_.get(); }
 
-  void Cancel() {
+  void Cancel() override {
     absl::MutexLock lock(&mutex_);
     if (context_ != nullptr) context_->TryCancel();
   }
@@ -38,29 +46,37 @@ class CallContext {
 // still leave it while its client is going away.
 class CallsInFlight {
  public:
-  void Add(CallContext* context) {
+  void Add(Cancellable* call) {
     absl::MutexLock lock(&mutex_);
-    contexts_.insert(context);
+    calls_.insert(call);
   }
 
-  // After Release: who waits for the last call may let the channels go.
-  void Remove(CallContext* context) {
+  // After the call has let go of its context: who waits for the last call may let the channels go.
+  void Remove(Cancellable* call) {
     absl::MutexLock lock(&mutex_);
-    contexts_.erase(context);
+    calls_.erase(call);
   }
 
-  // Cancels every call and waits until each has been removed.
-  void CancelAndWait() {
+  void CancelAll() {
     absl::MutexLock lock(&mutex_);
-    for (CallContext* context : contexts_) context->Cancel();
+    for (Cancellable* call : calls_) call->Cancel();
+  }
+
+  // Until each has been removed.
+  void Wait() {
+    absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(
-        +[](absl::flat_hash_set<CallContext*>* contexts) { return contexts->empty(); },
-        &contexts_));
+        +[](absl::flat_hash_set<Cancellable*>* calls) { return calls->empty(); }, &calls_));
+  }
+
+  void CancelAndWait() {
+    CancelAll();
+    Wait();
   }
 
  private:
   absl::Mutex mutex_;
-  absl::flat_hash_set<CallContext*> contexts_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<Cancellable*> calls_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attend::client_internal

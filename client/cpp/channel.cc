@@ -20,6 +20,7 @@ namespace {
 constexpr int kMaxInt = std::numeric_limits<int>::max();
 constexpr int kMaxAttempts = 5;  // gRPC cuts larger values down to this
 constexpr int kMaxConnections = 64;
+constexpr std::int64_t kMaxSharedMemoryBytes = std::int64_t{1} << 40;
 constexpr std::chrono::milliseconds kMinKeepaliveInterval{10'000};
 constexpr int kInitialReconnectBackoffMs = 200;
 constexpr int kMaxReconnectBackoffMs = 5'000;
@@ -57,9 +58,17 @@ nlohmann::json RetryPolicy(const RetryOptions& retry) {
           {"retryableStatusCodes", {"UNAVAILABLE", "RESOURCE_EXHAUSTED"}}};
 }
 
-int RetryBufferBytes(const ClientOptions& options) {
-  if (options.retry.buffer_bytes > 0) return static_cast<int>(options.retry.buffer_bytes);
-  return static_cast<int>(std::min<std::int64_t>(2 * options.max_message_bytes, kMaxInt));
+absl::Status CheckSharedMemory(const ClientOptions& options) {
+  absl::Status status =
+      CheckRange("shared_memory_bytes", options.shared_memory_bytes, 0, kMaxSharedMemoryBytes);
+  if (options.shared_memory_bytes > 0 && !absl::StartsWith(options.target, "unix:")) {
+    status.Update(InvalidField(
+        "shared_memory_bytes",
+        absl::StrCat("is ", options.shared_memory_bytes, ", but the target is \"", options.target,
+                     "\"; expected 0, or the target \"unix:/path\" of a "
+                     "server on this host")));
+  }
+  return status;
 }
 
 // A proxy of the environment is for the world outside, never for this machine.
@@ -86,12 +95,23 @@ absl::Status CheckOptions(const ClientOptions& options) {
   }
   status.Update(CheckRange("keepalive_timeout", options.keepalive_timeout.count(), 1, kMaxInt));
   status.Update(CheckRange("connections", options.connections, 1, kMaxConnections));
+  status.Update(CheckSharedMemory(options));
   return status;
+}
+
+bool NeedsDispatcher(const ClientOptions& options) {
+  return options.use_stream || options.shared_memory_bytes > 0;
+}
+
+std::int64_t RetryBufferBytes(const ClientOptions& options) {
+  if (options.retry.buffer_bytes > 0) return options.retry.buffer_bytes;
+  return std::min<std::int64_t>(2 * options.max_message_bytes, kMaxInt);
 }
 
 std::string ServiceConfigJson(const ClientOptions& options, ChannelUse use) {
   nlohmann::json config = nlohmann::json::object();
-  if (options.retry.max_attempts > 1) {
+  const bool by_dispatcher = use == ChannelUse::kCalls && NeedsDispatcher(options);
+  if (options.retry.max_attempts > 1 && !by_dispatcher) {
     // The empty name stands for every method.
     config["methodConfig"] = {{{"name", nlohmann::json::array({nlohmann::json::object()})},
                                {"retryPolicy", RetryPolicy(options.retry)}}};
@@ -110,7 +130,7 @@ grpc::ChannelArguments ChannelArgumentsFor(const ClientOptions& options, Channel
   arguments.SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
   arguments.SetServiceConfigJSON(ServiceConfigJson(options, use));
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);  // DNS must not override it
-  arguments.SetInt(GRPC_ARG_PER_RPC_RETRY_BUFFER_SIZE, RetryBufferBytes(options));
+  arguments.SetInt(GRPC_ARG_PER_RPC_RETRY_BUFFER_SIZE, static_cast<int>(RetryBufferBytes(options)));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kInitialReconnectBackoffMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kInitialReconnectBackoffMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);

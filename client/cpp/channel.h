@@ -20,6 +20,14 @@ enum class ChannelUse : std::uint8_t { kCalls, kControl };
 // INVALID_ARGUMENT that names the option, its value and what was expected.
 absl::Status CheckOptions(const ClientOptions& options);
 
+// Whether calls of Attend go over streams or through shared memory. Their attempts are then made
+// again by the Dispatcher: gRPC would repeat a stream as a whole, and shared memory while an
+// attempt that broke off may still use it.
+bool NeedsDispatcher(const ClientOptions& options);
+
+// Bytes of a call's messages that may be kept for another attempt.
+std::int64_t RetryBufferBytes(const ClientOptions& options);
+
 // gRPC's service config, as JSON: retries, and with watch_health the health check, which gRPC makes
 // only under a balancing policy other than its default.
 std::string ServiceConfigJson(const ClientOptions& options, ChannelUse use);

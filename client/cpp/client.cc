@@ -1,16 +1,19 @@
 #include "client/cpp/client.h"
 
 #include <atomic>
-#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "attend/v1/attention.grpc.pb.h"
+#include "client/cpp/call_options.h"
 #include "client/cpp/calls_in_flight.h"
 #include "client/cpp/channel.h"
+#include "client/cpp/dispatcher.h"
 #include "client/cpp/request.h"
 #include "client/cpp/response.h"
 #include "client/cpp/status.h"
@@ -22,8 +25,6 @@ namespace attend {
 namespace {
 
 namespace health = grpc::health::v1;
-
-constexpr std::chrono::milliseconds kNoTimeout{0};
 
 ServingStatus FromProto(health::HealthCheckResponse::ServingStatus status) {
   switch (status) {
@@ -38,41 +39,16 @@ ServingStatus FromProto(health::HealthCheckResponse::ServingStatus status) {
   }
 }
 
-// gRPC aborts the process on metadata that is not legal.
-absl::Status CheckMetadata(const std::string& name, const std::string& value) {
-  const auto slice = [](const std::string& text) {
-    return grpc_slice_from_static_buffer(text.data(), text.size());
-  };
-  if (grpc_header_key_is_legal(slice(name)) == 0) {
-    return InvalidField("metadata",
-                        absl::StrCat("has the name \"", name,
-                                     "\"; expected lower case letters, digits, and - _ ."));
-  }
-  if (grpc_is_binary_header(slice(name)) == 0 &&
-      grpc_header_nonbin_value_is_legal(slice(value)) == 0) {
-    return InvalidField(
-        absl::StrCat("metadata[\"", name, "\"]"),
-        "holds other than printable ASCII, which only a name that ends in -bin may");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Prepare(const CallOptions& options, std::chrono::milliseconds default_timeout,
                      grpc::ClientContext* context) {
+  absl::Status status = client_internal::CheckCallOptions(options);
+  if (!status.ok()) return status;
   const std::chrono::milliseconds timeout = options.timeout.value_or(default_timeout);
-  if (timeout < kNoTimeout || timeout > kMaxTimeout) {
-    return InvalidField("timeout", absl::StrCat("is ", timeout.count(), " ms; expected 0 to ",
-                                                std::chrono::milliseconds(kMaxTimeout).count()));
-  }
-  for (const auto& [name, value] : options.metadata) {
-    absl::Status status = CheckMetadata(name, value);
-    if (!status.ok()) return status;
-    context->AddMetadata(name, value);
-  }
-  if (timeout != kNoTimeout) {
-    context->set_deadline(std::chrono::system_clock::now() + timeout);
-  }
-  context->set_wait_for_ready(options.wait_for_ready);
+  client_internal::FillContext(options,
+                               timeout == client_internal::kNoTimeout
+                                   ? std::nullopt
+                                   : std::optional<std::chrono::nanoseconds>(timeout),
+                               context);
   return absl::OkStatus();
 }
 
@@ -101,35 +77,47 @@ absl::string_view Name(ServingStatus status) {
   return "UNKNOWN";
 }
 
-// Everything that must live until gRPC has called back.
-class CallHandle::Call {
+void CallHandle::Cancel() const {
+  if (const std::shared_ptr<Call> call = call_.lock()) call->Cancel();
+}
+
+namespace {
+
+// Everything of a call that must live until gRPC has called back.
+class UnaryCall final : public client_internal::Cancellable {
  public:
+  void Cancel() override { context.Cancel(); }
+
   client_internal::CallContext context;
   v1::AttendRequest request;
   v1::AttendResponse response;
   Client::AttendCallback callback;
 };
 
-void CallHandle::Cancel() const {
-  if (const std::shared_ptr<Call> call = call_.lock()) call->context.Cancel();
-}
+}  // namespace
 
 class Client::Impl {
  public:
   explicit Impl(ClientOptions options) : options_(std::move(options)) {
+    std::vector<std::shared_ptr<grpc::Channel>> channels;
     for (int i = 0; i < options_.connections; ++i) {
-      stubs_.push_back(v1::AttentionService::NewStub(
-          client_internal::MakeChannel(options_, client_internal::ChannelUse::kCalls, i)));
+      channels.push_back(
+          client_internal::MakeChannel(options_, client_internal::ChannelUse::kCalls, i));
+      stubs_.push_back(v1::AttentionService::NewStub(channels.back()));
     }
     const auto control =
         client_internal::MakeChannel(options_, client_internal::ChannelUse::kControl, 0);
     control_stub_ = v1::AttentionService::NewStub(control);
+    if (client_internal::NeedsDispatcher(options_)) {
+      dispatcher_.emplace(options_, channels, control);
+    }
     health_stub_ = health::Health::NewStub(control);
   }
 
   ~Impl() { calls_->CancelAndWait(); }
 
   absl::StatusOr<AttendResult> Attend(const AttentionArgs& args, const CallOptions& options) {
+    if (dispatcher_.has_value()) return DispatchAndWait(args, options);
     grpc::ClientContext context;
     v1::AttendRequest request;
     absl::Status status = PrepareAttend(args, options, &context, &request);
@@ -140,23 +128,25 @@ class Client::Impl {
     return client_internal::ToResult(response);
   }
 
-  std::shared_ptr<CallHandle::Call> AttendAsync(const AttentionArgs& args, AttendCallback callback,
-                                                const CallOptions& options) {
-    auto call = std::make_shared<CallHandle::Call>();
+  std::shared_ptr<client_internal::Cancellable> AttendAsync(const AttentionArgs& args,
+                                                            AttendCallback callback,
+                                                            const CallOptions& options) {
+    if (dispatcher_.has_value()) return dispatcher_->Start(args, std::move(callback), options);
+    auto call = std::make_shared<UnaryCall>();
     const absl::Status status = PrepareAttend(args, options, call->context.get(), &call->request);
     if (!status.ok()) {
       callback(status);
       return nullptr;
     }
     call->callback = std::move(callback);
-    calls_->Add(&call->context);
+    calls_->Add(call.get());
     const auto finish = [call, calls = calls_,
                          limit = options_.max_message_bytes](const grpc::Status& grpc_status) {
       // Last, so that a client waits for callbacks as well; also after one that throws although it
       // must not, or the client would wait for ever.
       const absl::Cleanup remove = [&call, &calls] {
         call->context.Release();
-        calls->Remove(&call->context);
+        calls->Remove(call.get());
       };
       const absl::Status result_status = client_internal::ToAbslStatus(grpc_status, limit);
       if (result_status.ok()) {
@@ -195,7 +185,7 @@ class Client::Impl {
                            const std::function<bool(ServingStatus)>& on_change,
                            const CallOptions& options) {
     grpc::ClientContext context;
-    const absl::Status status = Prepare(options, kNoTimeout, &context);
+    const absl::Status status = Prepare(options, client_internal::kNoTimeout, &context);
     if (!status.ok()) return status;
     health::HealthCheckRequest request;
     request.set_service(std::string(service));
@@ -209,6 +199,21 @@ class Client::Impl {
   }
 
  private:
+  absl::StatusOr<AttendResult> DispatchAndWait(const AttentionArgs& args,
+                                               const CallOptions& options) {
+    absl::StatusOr<AttendResult> result;
+    absl::Notification done;
+    dispatcher_->Start(
+        args,
+        [&](absl::StatusOr<AttendResult> answer) {
+          result = std::move(answer);
+          done.Notify();
+        },
+        options);
+    done.WaitForNotification();
+    return result;
+  }
+
   absl::Status PrepareAttend(const AttentionArgs& args, const CallOptions& options,
                              grpc::ClientContext* context, v1::AttendRequest* request) const {
     absl::Status status = Prepare(options, options_.default_timeout, context);
@@ -232,6 +237,8 @@ class Client::Impl {
   std::unique_ptr<health::Health::Stub> health_stub_;
   const std::shared_ptr<client_internal::CallsInFlight> calls_ =
       std::make_shared<client_internal::CallsInFlight>();
+  // Carries the calls of Attend where the options ask for it. Last: it goes first.
+  std::optional<client_internal::Dispatcher> dispatcher_;
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(ClientOptions options) {

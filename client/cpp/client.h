@@ -34,6 +34,10 @@
 
 namespace attend {
 
+namespace client_internal {
+class Cancellable;
+}  // namespace client_internal
+
 // A dense FLOAT32 view of `values`, which must hold exactly the shape's elements and outlive the
 // call that reads it. Of another number of elements: a view of nothing, which Attend refuses by
 // name.
@@ -104,7 +108,7 @@ class CallHandle {
 
  private:
   friend class Client;
-  class Call;
+  using Call = client_internal::Cancellable;
   explicit CallHandle(std::weak_ptr<Call> call) : call_(std::move(call)) {}
   std::weak_ptr<Call> call_;
 };
@@ -114,11 +118,14 @@ class CallHandle {
 // Thread-safety: all methods are safe from any thread, at the same time.
 // Errors: a code of the server is passed on as it is; see errors.h for what can be read from it.
 // INVALID_ARGUMENT, made here, for views, metadata or options that no request can be made of.
-// RESOURCE_EXHAUSTED, made here, for a message past max_message_bytes. INTERNAL for an answer that
-// makes no sense. UNAVAILABLE where no server is reachable.
+// RESOURCE_EXHAUSTED, made here, for a message past max_message_bytes, and where the host has no
+// room for shared_memory_bytes. INTERNAL for an answer that makes no sense. UNAVAILABLE where no
+// server is reachable. UNIMPLEMENTED where the server offers no streams, or no shared memory, and
+// the options ask for them.
 class Client {
  public:
-  // Called exactly once for a call, on a thread of gRPC: do not block in it, and do not throw.
+  // Called exactly once for a call, on a thread of gRPC's or the client's: do not block in it, and
+  // do not throw.
   using AttendCallback = std::function<void(absl::StatusOr<AttendResult>)>;
 
   // Does no input or output: the first call connects. INVALID_ARGUMENT names the option that is

@@ -49,6 +49,15 @@ struct ClientOptions {
   // TCP (or Unix) connections that calls are spread over, 1 to 64. One carries about 1 GB/s of
   // tensors. Clients of one process that have the same options share their connections.
   int connections = 1;
+  // Attend and AttendAsync go over one AttendStream for each connection, opened when it is needed
+  // and anew after it has broken: small requests cost less. A call with metadata of its own still
+  // goes as a call of its own, since a stream has one set of metadata for all its requests.
+  bool use_stream = false;
+  // Size of a shared-memory object in which tensors and results of 4 KiB and more travel, so that
+  // they are not sent through the socket. 0: none. Only for a target "unix:/path" of a server that
+  // runs with --shared-memory as the same user; a request that finds no room is sent whole. The
+  // memory is taken from the host at the first call.
+  std::int64_t shared_memory_bytes = 0;
   // Put in front of "attend-cpp/<version>" in the user agent. May be empty.
   std::string user_agent;
 };

@@ -1,5 +1,6 @@
 #include "client/cpp/request.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct NamedView {
   const TensorView* view;
   absl::string_view field;
   v1::Tensor* message;
+  std::int64_t bytes = 0;
 };
 
 v1::DataType ToProto(DType dtype) {
@@ -124,17 +126,99 @@ char* CopyElements(const TensorView& view, std::size_t axis, const std::byte* so
   return target;
 }
 
-void FillTensor(const TensorView& view, std::int64_t bytes, v1::Tensor* message) {
+void CopyDense(const TensorView& view, std::int64_t bytes, char* target) {
+  if (view.strides == DenseStrides(view.shape)) {
+    std::memcpy(target, view.data, static_cast<std::size_t>(bytes));
+  } else {
+    CopyElements(view, 0, view.data, target);
+  }
+}
+
+void FillType(const TensorView& view, v1::Tensor* message) {
   message->set_dtype(ToProto(view.dtype));
   message->mutable_shape()->Add(view.shape.begin(), view.shape.end());
-  if (bytes == 0) return;
-  std::string* data = message->mutable_data();
+}
+
+void FillData(const NamedView& named) {
+  const TensorView& view = *named.view;
+  if (named.bytes == 0) return;
+  std::string* data = named.message->mutable_data();
   if (view.strides == DenseStrides(view.shape)) {
-    data->assign(reinterpret_cast<const char*>(view.data), static_cast<std::size_t>(bytes));
+    data->assign(reinterpret_cast<const char*>(view.data), static_cast<std::size_t>(named.bytes));
     return;
   }
-  data->resize(static_cast<std::size_t>(bytes));
-  CopyElements(view, 0, view.data, data->data());
+  data->resize(static_cast<std::size_t>(named.bytes));
+  CopyDense(view, named.bytes, data->data());
+}
+
+bool IsShared(std::int64_t bytes) { return bytes >= kLeastSharedBytes; }
+
+std::uint64_t RoomFor(std::int64_t bytes) {
+  constexpr std::uint64_t kMask = SliceAllocator::kAlignment - 1;
+  return IsShared(bytes) ? (static_cast<std::uint64_t>(bytes) + kMask) & ~kMask : 0;
+}
+
+// Gives out the parts of a slice, one behind the other.
+class SlicePlaces {
+ public:
+  explicit SlicePlaces(const SharedSlice& slice) : slice_(slice) {}
+
+  // Where `bytes` go, which `message` then says.
+  char* Place(std::int64_t bytes, v1::SharedMemorySlice* message) {
+    message->set_offset(slice_.offset() + next_);
+    message->set_size_bytes(static_cast<std::uint64_t>(bytes));
+    char* place = reinterpret_cast<char*>(slice_.data() + next_);
+    next_ += RoomFor(bytes);
+    return place;
+  }
+
+ private:
+  const SharedSlice& slice_;
+  std::uint64_t next_ = 0;
+};
+
+// How much of a slice the request would use; kTooMuch where it is more than any memory has, before
+// a sum could wrap around.
+constexpr std::uint64_t kTooMuch = std::uint64_t{1} << 60;
+
+std::uint64_t RoomFor(const std::vector<NamedView>& views, const ResultBytes& results) {
+  std::uint64_t room = 0;
+  const auto add = [&room](std::int64_t bytes) {
+    room = std::min(kTooMuch, room + RoomFor(bytes));
+  };
+  for (const NamedView& named : views) add(named.bytes);
+  for (const std::int64_t bytes : {results.output, results.lse, results.weights, results.scores}) {
+    add(bytes);
+  }
+  return room;
+}
+
+void PlaceResults(const ResultBytes& results, v1::OutputOptions* output, SlicePlaces* places) {
+  if (IsShared(results.output)) places->Place(results.output, output->mutable_output_target());
+  if (IsShared(results.lse)) places->Place(results.lse, output->mutable_lse_target());
+  if (IsShared(results.weights)) places->Place(results.weights, output->mutable_weights_target());
+  if (IsShared(results.scores)) places->Place(results.scores, output->mutable_scores_target());
+}
+
+// The bytes of a shape; 0 for one that makes no sense.
+std::int64_t BytesOf(const Dims& shape, DType dtype) {
+  const absl::StatusOr<std::int64_t> count = CheckedElementCount(shape, "shape");
+  return count.ok() ? *count * static_cast<std::int64_t>(SizeOf(dtype)) : 0;
+}
+
+// [batch, query_heads, query_len, kv_len]; of packed tokens the longest item's lengths.
+Dims ScoreShape(const AttentionArgs& args) {
+  const Dims& query = args.query.shape;
+  const Dims& key = args.key.shape;
+  if (args.layout == Layout::kPacked) {
+    const auto longest = [](const auto& lengths) {
+      return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+    };
+    return {static_cast<std::int64_t>(args.query_lengths.size()), query[1],
+            longest(args.query_lengths), longest(args.kv_lengths)};
+  }
+  if (args.layout == Layout::kBatchLengthHeads) return {query[0], query[2], query[1], key[1]};
+  return {query[0], query[1], query[2], key[2]};
 }
 
 // Every tensor of the request with its place in the message.
@@ -184,29 +268,75 @@ void FillOutput(const OutputOptions& output, v1::OutputOptions* message) {
   message->set_scores(ToProto(output.scores));
 }
 
+// Into the slice what goes there, the rest into the message.
+void FillShared(const std::vector<NamedView>& views, const ResultBytes& results,
+                const SharedSlice& slice, v1::AttendRequest* request) {
+  SlicePlaces places(slice);
+  for (const NamedView& named : views) {
+    if (IsShared(named.bytes)) {
+      CopyDense(*named.view, named.bytes,
+                places.Place(named.bytes, named.message->mutable_shared_memory()));
+    } else {
+      FillData(named);
+    }
+  }
+  PlaceResults(results, request->mutable_output(), &places);
+}
+
 }  // namespace
 
+ResultBytes ResultBytesOf(const AttentionArgs& args) {
+  const std::size_t rank = args.layout == Layout::kPacked ? 3 : 4;
+  for (const TensorView* view : {&args.query, &args.key, &args.value}) {
+    if (view->shape.size() != rank) return {};
+  }
+  Dims rows = args.query.shape;
+  rows.pop_back();
+  Dims output = rows;
+  output.push_back(args.value.shape.back());
+  ResultBytes bytes{.output = BytesOf(output, args.output.dtype.value_or(args.query.dtype))};
+  if (args.output.lse) bytes.lse = BytesOf(rows, DType::kFloat32);
+  const std::int64_t scores = BytesOf(ScoreShape(args), DType::kFloat32);
+  if (args.output.weights) bytes.weights = scores;
+  if (args.output.scores != ScoreStage::kNone) bytes.scores = scores;
+  return bytes;
+}
+
 absl::Status FillRequest(const AttentionArgs& args, CallPriority priority,
-                         std::int64_t max_message_bytes, v1::AttendRequest* request) {
-  const std::vector<NamedView> views = ListTensors(args, request);
-  std::vector<std::int64_t> bytes;
-  std::int64_t left = max_message_bytes;
-  for (const NamedView& named : views) {
+                         std::int64_t max_message_bytes, v1::AttendRequest* request,
+                         SharedMemory* memory, SharedSlice* slice) {
+  std::vector<NamedView> views = ListTensors(args, request);
+  for (NamedView& named : views) {
     const absl::StatusOr<std::int64_t> size = CheckedBytes(named);
     if (!size.ok()) return size.status();
-    if (*size > left) {
+    named.bytes = *size;
+  }
+  const ResultBytes results = memory != nullptr ? ResultBytesOf(args) : ResultBytes();
+  const std::uint64_t room = memory != nullptr ? RoomFor(views, results) : 0;
+  if (room > 0) {
+    absl::StatusOr<SharedSlice> taken = memory->Take(room);
+    if (!taken.ok()) return taken.status();
+    *slice = *std::move(taken);
+  }
+  const bool shared = room > 0 && slice->present();
+  std::int64_t left = max_message_bytes;
+  for (const NamedView& named : views) {
+    if (shared && IsShared(named.bytes)) continue;
+    if (named.bytes > left) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "the request's tensors are larger than max_message_bytes of this client (",
           max_message_bytes, "): raise it here and on the server, or send less in one request"));
     }
-    left -= *size;
-    bytes.push_back(*size);
+    left -= named.bytes;
   }
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    FillTensor(*views[i].view, bytes[i], views[i].message);
-  }
+  for (const NamedView& named : views) FillType(*named.view, named.message);
   FillOptions(args.options, request->mutable_options());
   FillOutput(args.output, request->mutable_output());
+  if (shared) {
+    FillShared(views, results, *slice, request);
+  } else {
+    for (const NamedView& named : views) FillData(named);
+  }
   request->set_layout(ToProto(args.layout));
   request->mutable_query_lengths()->Add(args.query_lengths.begin(), args.query_lengths.end());
   request->mutable_kv_lengths()->Add(args.kv_lengths.begin(), args.kv_lengths.end());

@@ -34,23 +34,41 @@ std::chrono::nanoseconds FromProto(const google::protobuf::Duration& duration) {
   return std::chrono::seconds(duration.seconds()) + std::chrono::nanoseconds(duration.nanos());
 }
 
-absl::StatusOr<Tensor> ToTensor(const v1::Tensor& message, absl::string_view field) {
+absl::StatusOr<std::span<const std::byte>> SharedBytes(const v1::SharedMemorySlice& place,
+                                                       const SharedSlice& slice,
+                                                       absl::string_view field) {
+  const std::uint64_t size = slice.size_bytes();
+  const std::uint64_t begin = place.offset() - slice.offset();  // wraps around where it is too low
+  if (!slice.present() || begin > size || place.size_bytes() > size - begin) {
+    return InvalidField(absl::StrCat(field, ".shared_memory"), "names what was not asked for");
+  }
+  return std::span<const std::byte>(slice.data() + begin,
+                                    static_cast<std::size_t>(place.size_bytes()));
+}
+
+absl::StatusOr<Tensor> ToTensor(const v1::Tensor& message, const SharedSlice& slice,
+                                absl::string_view field) {
   const std::optional<DType> dtype = FromProto(message.dtype());
   if (!dtype.has_value()) {
     return InvalidField(absl::StrCat(field, ".dtype"), absl::StrCat("is ", message.dtype()));
   }
-  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(message.data().data()),
-                                         message.data().size());
+  std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(message.data().data()),
+                                   message.data().size());
+  if (message.has_shared_memory()) {
+    const auto shared = SharedBytes(message.shared_memory(), slice, field);
+    if (!shared.ok()) return shared.status();
+    bytes = *shared;
+  }
   absl::StatusOr<TensorView> view =
       CheckedTensorView(*dtype, Dims(message.shape().begin(), message.shape().end()), bytes, field);
   if (!view.ok()) return view.status();
   return Tensor{*dtype, view->shape, std::vector<std::byte>(bytes.begin(), bytes.end())};
 }
 
-absl::Status SetOptional(bool present, const v1::Tensor& message, absl::string_view field,
-                         std::optional<Tensor>* target) {
+absl::Status SetOptional(bool present, const v1::Tensor& message, const SharedSlice& slice,
+                         absl::string_view field, std::optional<Tensor>* target) {
   if (!present) return absl::OkStatus();
-  absl::StatusOr<Tensor> tensor = ToTensor(message, field);
+  absl::StatusOr<Tensor> tensor = ToTensor(message, slice, field);
   if (!tensor.ok()) return tensor.status();
   *target = *std::move(tensor);
   return absl::OkStatus();
@@ -65,23 +83,26 @@ AttendStats ToStats(const v1::Stats& stats) {
           .server = stats.server()};
 }
 
-absl::Status Fill(const v1::AttendResponse& response, AttendResult* result) {
-  absl::StatusOr<Tensor> output = ToTensor(response.output(), "output");
+absl::Status Fill(const v1::AttendResponse& response, const SharedSlice& slice,
+                  AttendResult* result) {
+  absl::StatusOr<Tensor> output = ToTensor(response.output(), slice, "output");
   if (!output.ok()) return output.status();
   result->output = *std::move(output);
-  absl::Status status = SetOptional(response.has_lse(), response.lse(), "lse", &result->lse);
+  absl::Status status = SetOptional(response.has_lse(), response.lse(), slice, "lse", &result->lse);
   status.Update(
-      SetOptional(response.has_weights(), response.weights(), "weights", &result->weights));
-  status.Update(SetOptional(response.has_scores(), response.scores(), "scores", &result->scores));
+      SetOptional(response.has_weights(), response.weights(), slice, "weights", &result->weights));
+  status.Update(
+      SetOptional(response.has_scores(), response.scores(), slice, "scores", &result->scores));
   result->stats = ToStats(response.stats());
   return status;
 }
 
 }  // namespace
 
-absl::StatusOr<AttendResult> ToResult(const v1::AttendResponse& response) {
+absl::StatusOr<AttendResult> ToResult(const v1::AttendResponse& response,
+                                      const SharedSlice& slice) {
   AttendResult result;
-  const absl::Status status = Fill(response, &result);
+  const absl::Status status = Fill(response, slice, &result);
   if (!status.ok()) {
     return absl::InternalError(
         absl::StrCat("the server's answer makes no sense: ", status.message()));

@@ -5,11 +5,15 @@
 #include "absl/status/statusor.h"
 #include "attend/v1/attention.pb.h"
 #include "client/cpp/client.h"
+#include "client/cpp/shared_memory.h"
 
 namespace attend::client_internal {
 
-// INTERNAL, naming the tensor, where shape, dtype and bytes of the answer disagree.
-absl::StatusOr<AttendResult> ToResult(const v1::AttendResponse& response);
+// Copies tensors out of the response, or out of `slice` of shared memory where the response says
+// that they are there. INTERNAL, naming the tensor, where shape, dtype and bytes of the answer
+// disagree, or it names what is not in the slice.
+absl::StatusOr<AttendResult> ToResult(const v1::AttendResponse& response,
+                                      const SharedSlice& slice = {});
 
 ServerInfo ToServerInfo(const v1::ServerInfo& message);
 

@@ -51,20 +51,6 @@ std::vector<FieldViolation> ViolationsOf(const v1::Error& error) {
   return violations;
 }
 
-// The limit in gRPC's "... message larger than max (SIZE vs. LIMIT)".
-std::optional<std::int64_t> BrokenSizeLimit(absl::string_view message) {
-  constexpr absl::string_view kPhrase = "message larger than max (";
-  constexpr absl::string_view kVersus = " vs. ";
-  const auto phrase = message.find(kPhrase);
-  if (phrase == absl::string_view::npos) return std::nullopt;
-  const auto begin = message.find(kVersus, phrase);
-  if (begin == absl::string_view::npos) return std::nullopt;
-  const absl::string_view digits = message.substr(begin + kVersus.size());
-  std::int64_t limit = 0;
-  if (!absl::SimpleAtoi(digits.substr(0, digits.find(')')), &limit)) return std::nullopt;
-  return limit;
-}
-
 // Requests past the client's own limit never leave it, so a broken limit of the same size was
 // broken by the answer.
 std::string SizeLimitAdvice(std::int64_t limit, std::int64_t max_message_bytes) {
@@ -91,13 +77,28 @@ absl::Status Convert(absl::StatusCode code, const std::string& message,
 
 }  // namespace
 
+// gRPC says it as "... message larger than max (SIZE vs. LIMIT)".
+std::optional<std::int64_t> BrokenSizeLimit(const grpc::Status& status) {
+  if (status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) return std::nullopt;
+  constexpr absl::string_view kPhrase = "message larger than max (";
+  constexpr absl::string_view kVersus = " vs. ";
+  const std::string text = status.error_message();
+  const absl::string_view message = text;
+  const auto phrase = message.find(kPhrase);
+  if (phrase == absl::string_view::npos) return std::nullopt;
+  const auto begin = message.find(kVersus, phrase);
+  if (begin == absl::string_view::npos) return std::nullopt;
+  const absl::string_view digits = message.substr(begin + kVersus.size());
+  std::int64_t limit = 0;
+  if (!absl::SimpleAtoi(digits.substr(0, digits.find(')')), &limit)) return std::nullopt;
+  return limit;
+}
+
 absl::Status ToAbslStatus(const grpc::Status& status, std::int64_t max_message_bytes) {
   if (status.ok()) return absl::OkStatus();
   std::string message = status.error_message();
-  if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
-    const std::optional<std::int64_t> limit = BrokenSizeLimit(message);
-    if (limit.has_value()) absl::StrAppend(&message, SizeLimitAdvice(*limit, max_message_bytes));
-  }
+  const std::optional<std::int64_t> limit = BrokenSizeLimit(status);
+  if (limit.has_value()) absl::StrAppend(&message, SizeLimitAdvice(*limit, max_message_bytes));
   v1::Error error;
   const bool has_details =
       !status.error_details().empty() && error.ParseFromString(status.error_details());

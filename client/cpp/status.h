@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <grpcpp/support/status.h>
+#include <optional>
 
 #include "absl/status/status.h"
 
@@ -14,6 +15,9 @@ namespace attend::client_internal {
 // a size limit is said to be so, with the side whose limit to raise.
 // `max_message_bytes`: the client's own limit.
 absl::Status ToAbslStatus(const grpc::Status& status, std::int64_t max_message_bytes);
+
+// The limit that a message was larger than; nothing where gRPC says nothing of the kind.
+std::optional<std::int64_t> BrokenSizeLimit(const grpc::Status& status);
 
 }  // namespace attend::client_internal
 

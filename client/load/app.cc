@@ -87,7 +87,7 @@ class App {
     absl::StatusOr<ServerInfo> info = (*client)->GetServerInfo(context_.MakeCallOptions());
     if (!info.ok()) return info.status();
     server_ = *std::move(info);
-    transport_ = std::make_unique<UnaryTransport>(*std::move(client));
+    transport_ = std::make_unique<ClientTransport>(*std::move(client));
     return absl::OkStatus();
   }
 
@@ -112,7 +112,7 @@ class App {
 
   bool Stopped() const { return streams_.stop != nullptr && *streams_.stop; }
 
-  // About how much the server can do. Nothing of it is verified.
+  // About how much the server can do, in whatever time it takes. Nothing of it is verified.
   double ProbeRate() {
     LoadOptions options = options_;
     if (options.connections * options.in_flight < kProbeInFlight) {
@@ -120,6 +120,7 @@ class App {
     }
     RunOptions run = plan_.run;
     run.verify = 0;
+    run.ignore_deadlines = true;
     run.duration = std::min<std::chrono::nanoseconds>(run.duration, kLongestProbe);
     const RunResult result = RunAt(0, options, run);
     return RatesOf(result.recorder.total(), result.recorder.measured_seconds()).answered;

@@ -19,6 +19,8 @@ constexpr double kMaxRate = 1e7;
 constexpr double kMinRate = 1e-3;
 constexpr int kMaxAttempts = 5;
 constexpr int kMaxRefinements = 20;
+constexpr double kMinFactor = 0.25;
+constexpr double kMaxFactor = 1000;
 
 void AddLoopFlags(CLI::App* app, LoadOptions* options) {
   constexpr const char* kGroup = "How calls start";
@@ -127,6 +129,10 @@ void AddSweepFlags(CLI::App* app, LoadOptions* options) {
                   "loop reaches up to the first that is too much)")
       ->delimiter(',')
       ->check(CLI::Range(kMinRate, kMaxRate));
+  app->add_option("--up-to", options->sweep.max_factor,
+                  "Without --rates: the highest rate to try, in times what the closed loop reached")
+      ->check(CLI::Range(kMinFactor, kMaxFactor))
+      ->capture_default_str();
   app->add_option("--refinements", options->sweep.refinements,
                   "Further rates, each halving the gap around the saturation")
       ->check(CLI::Range(0, kMaxRefinements))
@@ -145,6 +151,7 @@ std::string LoadHelp() {
       "  attend-load --rate 500 --json load.json \\\n"
       "    --work share=9,phase=decode,length=uniform:1:4096,kv_heads=4,priority=high \\\n"
       "    --work share=1,length=uniform:256:1024,causal\n"
+      "  attend-load --server unix:/run/attend.sock --stream --shared-memory 256MiB --in-flight 8\n"
       "  attend-load sweep --duration 3s --work length=128,deadline=50ms\n"
       "\nExit codes:\n"
       "  0  the run has ended as it should\n"
@@ -158,10 +165,12 @@ std::string LoadHelp() {
 
 std::string SweepHelp() {
   return "First a closed loop (--connections, --in-flight) finds about how much the server can "
-         "do; then\nopen loops at rising rates are measured for --duration each. The saturation is "
-         "the highest rate\nat which goodput is at least 0.95 of the offered load, there and at "
-         "every lower rate measured.\nGive --work a deadline to bound what latency counts as "
-         "good.\n\nAll other flags: see attend-load --help\n";
+         "do; then\nopen loops at rising rates are measured for --duration each, until one is too "
+         "much or --up-to is reached. The\nsaturation is the highest rate at which goodput is at "
+         "least "
+         "0.95 of the offered load, there and at\nevery lower rate measured. Give --work a "
+         "deadline "
+         "to bound what latency counts as good.\n\nAll other flags: see attend-load --help\n";
 }
 
 absl::StatusOr<LoadPlan> MakePlan(const LoadOptions& options) {
@@ -198,6 +207,8 @@ cli::Json DescribeLoad(const LoadOptions& options, const LoadPlan& plan) {
     return std::chrono::duration<double>(time).count();
   };
   Json load = {{"server", options.global.server}, {"connections", options.connections}};
+  load["transport"] = options.global.stream ? "stream" : "unary";
+  load["shared_memory_bytes"] = options.global.shared_memory_bytes;
   if (options.rate > 0) {
     load["loop"] = "open";
     load["rate"] = options.rate;

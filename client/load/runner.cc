@@ -176,7 +176,7 @@ class Runner {
                       .tokens = mix_.Tokens(draw),
                       .intended = intended,
                       .sent = Now(),
-                      .deadline = work.deadline};
+                      .deadline = options_.ignore_deadlines ? std::nullopt : work.deadline};
     record.given_up = absl::Bernoulli(random_, options_.cancel_share);
     {
       absl::MutexLock lock(&mutex_);
@@ -203,8 +203,8 @@ class Runner {
   // A deadline counts from the intended start: the call gets what is left of it.
   CallOptions CallOptionsFor(const Work& work, const CallRecord& record) const {
     CallOptions options{.priority = work.priority, .wait_for_ready = options_.wait_for_ready};
-    if (work.deadline.has_value()) {
-      const nanoseconds left = *work.deadline - (record.sent - record.intended);
+    if (record.deadline.has_value()) {
+      const nanoseconds left = *record.deadline - (record.sent - record.intended);
       options.timeout =
           std::max(kShortestTimeout, std::chrono::ceil<std::chrono::milliseconds>(left));
     }

@@ -25,6 +25,7 @@ struct RunOptions {
   std::int64_t verify = 0;  // answers to keep for verification
   std::uint64_t seed = 1;
   bool wait_for_ready = false;
+  bool ignore_deadlines = false;  // those of the work: no call has one
 };
 
 // A run so far.

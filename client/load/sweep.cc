@@ -1,6 +1,7 @@
 #include "client/load/sweep.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@ using cli::Json;
 
 // Of the closed loop's rate, where no rates are given.
 constexpr double kShares[] = {0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0};
+constexpr double kFurther = 1.5;  // from one rate to the next past those
 
 bool ByRate(const SweepPoint& a, const SweepPoint& b) { return a.rate < b.rate; }
 
@@ -32,6 +34,18 @@ std::optional<double> FirstTooHigh(const Sweep& sweep) {
                                   [](const SweepPoint& point) { return !point.keeps_up(); });
   if (found == sweep.points.end()) return std::nullopt;
   return found->rate;
+}
+
+std::vector<double> SharesUpTo(double max_factor) {
+  std::vector<double> shares;
+  for (const double share : kShares) {
+    if (share <= max_factor) shares.push_back(share);
+  }
+  for (double share = kFurther * kShares[std::size(kShares) - 1]; share <= max_factor;
+       share *= kFurther) {
+    shares.push_back(share);
+  }
+  return shares;
 }
 
 std::string Percent(double share) { return absl::StrFormat("%.1f", 100 * share); }
@@ -74,7 +88,9 @@ absl::StatusOr<Sweep> RunSweep(const SweepOptions& options, double closed_loop_r
   Sweep sweep{.closed_loop_rate = closed_loop_rate};
   std::vector<double> rates = options.rates;
   if (rates.empty()) {
-    for (const double share : kShares) rates.push_back(share * closed_loop_rate);
+    for (const double share : SharesUpTo(options.max_factor)) {
+      rates.push_back(share * closed_loop_rate);
+    }
   }
   std::sort(rates.begin(), rates.end());
   for (const double rate : rates) {
@@ -109,7 +125,8 @@ std::string RenderSweep(const Sweep& sweep) {
   if (!saturation.has_value()) {
     absl::StrAppend(&text, "no rate measured was low enough: give lower --rates\n");
   } else if (!sweep.Saturated()) {
-    absl::StrAppendFormat(&text, "not saturated at %.1f/s: give higher --rates\n", *saturation);
+    absl::StrAppendFormat(&text, "not saturated at %.1f/s: give higher --rates or --up-to\n",
+                          *saturation);
   } else {
     absl::StrAppendFormat(&text, "saturation: %.1f/s; peak goodput: %.1f/s\n", *saturation,
                           sweep.PeakGoodput());

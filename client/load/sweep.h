@@ -46,12 +46,15 @@ using MeasureRate = std::function<absl::StatusOr<SweepPoint>(double rate)>;
 
 struct SweepOptions {
   std::vector<double> rates;  // to measure; empty: found from the closed loop's rate
-  int refinements = 3;        // halvings of the gap around the saturation
+  // Without rates: the highest to try, in times the closed loop's, which may have been measured in
+  // a slow moment.
+  double max_factor = 64;
+  int refinements = 3;  // halvings of the gap around the saturation
 };
 
 // Measures rising rates, then between the saturation and the next higher rate measured. Without
 // `rates`: a quarter of `closed_loop_rate` and so on up to the first at which the server does not
-// keep up, at most four times as much.
+// keep up, at most `max_factor` times as much.
 absl::StatusOr<Sweep> RunSweep(const SweepOptions& options, double closed_loop_rate,
                                const MeasureRate& measure);
 

@@ -22,10 +22,10 @@ class Transport {
                                      Client::AttendCallback callback) = 0;
 };
 
-// A unary call for each request.
-class UnaryTransport : public Transport {
+// Calls of a client: unary, over streams or through shared memory, as its options say.
+class ClientTransport : public Transport {
  public:
-  explicit UnaryTransport(std::unique_ptr<Client> client) : client_(std::move(client)) {}
+  explicit ClientTransport(std::unique_ptr<Client> client) : client_(std::move(client)) {}
 
   std::function<void()> Send(const AttentionArgs& args, const CallOptions& options,
                              Client::AttendCallback callback) override {

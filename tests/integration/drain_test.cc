@@ -77,13 +77,21 @@ class Load {
   std::vector<std::thread> threads_;
 };
 
-TEST(DrainTest, ReplacingTheServerUnderLoadLosesNoCall) {
+class DrainTest : public ::testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(All, DrainTest, ::testing::Bool(), [](const auto& tested) {
+  return std::string(tested.param ? "Stream" : "Unary");
+});
+
+TEST_P(DrainTest, ReplacingTheServerUnderLoadLosesNoCall) {
+  const bool stream = GetParam();
   const int total = NumCalls();
-  // The default grace: time for clients to see that the server is leaving.
-  auto server = ServerProcess::Start({"--drain-grace", "700ms"});
+  // The default grace: time for clients to see that the server is leaving. Streams need none: the
+  // server answers what it has read, and ends them; until then they go on.
+  auto server = ServerProcess::Start({"--drain-grace", stream ? "10ms" : "700ms"});
   ASSERT_NE(server, nullptr);
   const std::string target = server->tcp_target();
-  auto client = Client::Create({.target = target});
+  auto client = Client::Create({.target = target, .use_stream = stream});
   ASSERT_TRUE(client.ok()) << client.status();
 
   Load load(**client, total);

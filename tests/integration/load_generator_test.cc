@@ -38,7 +38,7 @@ struct Finished {
 
 class LoadGeneratorTest : public ServerTest {
  protected:
-  void SetUp() override { StartServer(); }
+  void SetUp() override { StartServer({"--shared-memory"}); }
 
   // Runs the command with these arguments, and reads its report.
   Finished RunCommand(std::vector<std::string> arguments) {
@@ -83,6 +83,24 @@ TEST_F(LoadGeneratorTest, OpenLoopOffersItsRateWhateverIsGivenUp) {
   ASSERT_TRUE(finished.json.is_object()) << finished.out;
   EXPECT_EQ(finished.json["calls"], 200);
   EXPECT_EQ(finished.json["load"]["loop"], "open");
+  EXPECT_TRUE(WaitForMetric("attend_in_flight_requests", 0));
+}
+
+TEST_F(LoadGeneratorTest, StreamsAndSharedMemoryCarryTheLoad) {
+  for (const std::vector<std::string>& transport : std::vector<std::vector<std::string>>{
+           {"--stream"}, {"--shared-memory", "16MiB"}, {"--stream", "--shared-memory", "16MiB"}}) {
+    std::vector<std::string> arguments = transport;
+    arguments.insert(arguments.end(),
+                     {"--warmup", "0", "--duration", "500ms", "--in-flight", "6", "--cancel", "0.1",
+                      "--work", "length=uniform:1:300,query_heads=4,causal"});
+    const Finished finished = RunCommand(arguments);
+    EXPECT_EQ(finished.code, 0) << finished.out;
+    ASSERT_TRUE(finished.json.is_object()) << finished.out;
+    EXPECT_GT(finished.json["answered_per_second"], 0);
+    EXPECT_EQ(finished.json["verification"]["checked"], 32);
+    EXPECT_EQ(finished.json["verification"]["failed"], 0);
+  }
+  EXPECT_TRUE(WaitForMetric("attend_shared_memory_regions", 0));
   EXPECT_TRUE(WaitForMetric("attend_in_flight_requests", 0));
 }
 
@@ -155,7 +173,7 @@ class RunningLoad {
  private:
   std::unique_ptr<load::Pacing> pacing_;
   load::RequestMix mix_;
-  load::UnaryTransport transport_;
+  load::ClientTransport transport_;
   std::atomic<std::int64_t> ended_{0};
   std::optional<load::RunResult> result_;
   std::thread thread_;

@@ -80,9 +80,9 @@ class SoakTest : public ServerTest {
                           const load::RunHooks& hooks) {
     mix_.emplace(*load::RequestMix::Create(works, kMaxMessageBytes, 1));
     load::ClosedLoop pacing(kInFlight, duration);
-    load::UnaryTransport transport(*Client::Create({.target = server_->tcp_target(),
-                                                    .retry = {.max_attempts = 1},
-                                                    .connections = kConnections}));
+    load::ClientTransport transport(*Client::Create({.target = server_->tcp_target(),
+                                                     .retry = {.max_attempts = 1},
+                                                     .connections = kConnections}));
     return load::Run({.duration = duration,
                       .cancel_share = kCancelled,
                       .cancel_within = std::chrono::milliseconds(20),

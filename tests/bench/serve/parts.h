@@ -15,9 +15,9 @@
 namespace attend::bench {
 
 // Requests/s of 12 heads x 64, f32 and bf16, at 128, 512 and 2048 tokens: a raw echo of the same
-// message sizes over TCP (E), the core in this process (C), attend-server over TCP (S) and over a
-// Unix socket (U). What a server could reach at best, if carrying and computing cost what they cost
-// alone, is 1 / (1/E + 1/C).
+// message sizes over TCP (E), the core in this process (C), attend-server over TCP (S), over a
+// Unix socket (U) and through shared memory (M). What a server could reach at best, if carrying and
+// computing cost what they cost alone, is 1 / (1/E + 1/C).
 std::vector<Figure> Throughput();
 
 // One head x 16 tokens x 64: unary against the raw echo, streamed against unary.

@@ -1,6 +1,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "tests/bench/serve/echo_server.h"
 #include "tests/bench/serve/parts.h"
 #include "tests/bench/serve/raw_client.h"
+#include "tests/bench/serve/shared_request.h"
 #include "tests/bench/serve/stream_loop.h"
 
 namespace attend::bench {
@@ -28,6 +30,8 @@ constexpr Cell kSmallGrid[] = {{1, 8}, {2, 4}, {2, 16}, {2, 64}};
 constexpr Cell kSixtyFourInFlight[] = {{2, 32}};
 constexpr int kMaxConnections = 2;
 constexpr double kOfLimit = 0.85;
+constexpr double kOfCoreAt512 = 0.85;
+constexpr double kOfCoreAt2048 = 0.93;
 constexpr double kOfEcho = 0.7;
 constexpr double kOfUnary = 1.3;
 
@@ -75,6 +79,11 @@ struct Case {
   std::string name() const {
     return absl::StrCat(dtype == DType::kFloat32 ? "f32" : "bf16", "_n", length);
   }
+  // Of the core, through shared memory.
+  std::optional<double> shared_target() const {
+    if (length < 512) return std::nullopt;
+    return length == 512 ? kOfCoreAt512 : kOfCoreAt2048;
+  }
   testing::Sizes sizes() const {
     return {.batch = 1,
             .query_heads = 12,
@@ -110,6 +119,7 @@ struct Clients {
   RawClient echo;
   RawClient tcp;
   RawClient unix_socket;
+  std::string unix_target;
 };
 
 std::vector<Figure> MeasureCase(const Case& c, Clients& clients, Core& core) {
@@ -117,12 +127,15 @@ std::vector<Figure> MeasureCase(const Case& c, Clients& clients, Core& core) {
   const grpc::ByteBuffer request = ToBuffer(message.SerializeAsString());
   const grpc::ByteBuffer echo = EchoOf(clients.tcp, request);
   const bool slow = c.length > 512;
-  const std::array<Subject, 4> subjects = {
+  const SharedRequest shared(clients.unix_target, message);
+  shared.Check(clients.unix_socket, message);
+  const std::array<Subject, 5> subjects = {
       ClosedLoopOf(clients.echo, echo),
       [&](const Cell& cell, std::chrono::nanoseconds duration) {
         return core.Rate(message, cell, duration);
       },
-      ClosedLoopOf(clients.tcp, request), ClosedLoopOf(clients.unix_socket, request)};
+      ClosedLoopOf(clients.tcp, request), ClosedLoopOf(clients.unix_socket, request),
+      ClosedLoopOf(clients.unix_socket, shared.bytes())};
   const auto rates = MeasureInTurns(subjects, {.grid = kLargeGrid,
                                                .explore = milliseconds(slow ? 600 : 250),
                                                .measure = milliseconds(slow ? 1000 : 400),
@@ -134,9 +147,11 @@ std::vector<Figure> MeasureCase(const Case& c, Clients& clients, Core& core) {
       {name + "_core", Median(rates[1]), std::nullopt, "requests/s"},
       {name + "_tcp", Median(rates[2]), std::nullopt, "requests/s"},
       {name + "_unix", Median(rates[3]), std::nullopt, "requests/s"},
+      {name + "_shared", Median(rates[4]), std::nullopt, "requests/s"},
       {name + "_tcp_over_limit", MedianRatio(rates[2], limits), kOfLimit, "of 1/(1/echo + 1/core)"},
       {name + "_tcp_over_core", MedianRatio(rates[2], rates[1]), std::nullopt, "of core"},
-      {name + "_unix_over_core", MedianRatio(rates[3], rates[1]), std::nullopt, "of core"}};
+      {name + "_unix_over_core", MedianRatio(rates[3], rates[1]), std::nullopt, "of core"},
+      {name + "_shared_over_core", MedianRatio(rates[4], rates[1]), c.shared_target(), "of core"}};
 }
 
 }  // namespace
@@ -157,11 +172,12 @@ std::unique_ptr<testing::ServerProcess> StartServer(const std::vector<std::strin
 }
 
 std::vector<Figure> Throughput() {
-  const auto server = StartServer();
+  const auto server = StartServer({"--shared-memory"});
   const EchoServer echo;
   Clients clients{{echo.tcp_target(), kMaxConnections},
                   {server->tcp_target(), kMaxConnections},
-                  {server->unix_target(), kMaxConnections}};
+                  {server->unix_target(), kMaxConnections},
+                  server->unix_target()};
   Core core;
   std::vector<Figure> figures;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {

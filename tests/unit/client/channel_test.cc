@@ -26,6 +26,29 @@ int IntegerOf(const grpc::ChannelArguments& arguments, const std::string& name) 
   return arg.has_value() ? arg->value.integer : -1;
 }
 
+TEST(ServiceConfigTest, LeavesRetriesToTheDispatcherWhereThereIsOne) {
+  for (const ClientOptions& options :
+       {ClientOptions{.use_stream = true},
+        ClientOptions{.target = "unix:/a", .shared_memory_bytes = 1}}) {
+    const json config = json::parse(ServiceConfigJson(options, ChannelUse::kCalls));
+    EXPECT_FALSE(config.contains("methodConfig")) << config;
+    EXPECT_TRUE(config.contains("healthCheckConfig")) << config;
+    EXPECT_TRUE(
+        json::parse(ServiceConfigJson(options, ChannelUse::kControl)).contains("methodConfig"));
+  }
+}
+
+TEST(CheckOptionsTest, SharedMemoryIsForUnixSocketsAlone) {
+  EXPECT_TRUE(CheckOptions({.target = "unix:/a", .shared_memory_bytes = 1 << 20}).ok());
+  for (const ClientOptions& options :
+       {ClientOptions{.target = "127.0.0.1:1", .shared_memory_bytes = 1 << 20},
+        ClientOptions{.target = "unix:/a", .shared_memory_bytes = -1}}) {
+    const absl::Status status = CheckOptions(options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(GetFieldViolation(status)->field, "shared_memory_bytes") << status;
+  }
+}
+
 TEST(ServiceConfigTest, RetriesAndWatchesHealthByDefault) {
   const json config = json::parse(ServiceConfigJson({}, ChannelUse::kCalls));
   EXPECT_EQ(config, json::parse(R"({

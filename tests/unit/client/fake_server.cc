@@ -86,6 +86,21 @@ void FakeService::HoldCalls() {
   hold_ = true;
 }
 
+void FakeService::StopHolding() {
+  absl::MutexLock lock(&mutex_);
+  hold_ = false;
+}
+
+void FakeService::EndStreams(const grpc::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  for (FakeStream* stream : streams_) stream->End(status);
+}
+
+void FakeService::RefuseStreams(const grpc::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  refusal_ = status;
+}
+
 void FakeService::AnswerZeros(std::int64_t count) {
   v1::AttendResponse response;
   response.mutable_output()->set_dtype(v1::DATA_TYPE_FLOAT32);
@@ -102,6 +117,11 @@ void FakeService::Answer(v1::AttendResponse response) {
 int FakeService::attempts() const {
   absl::MutexLock lock(&mutex_);
   return static_cast<int>(requests_.size());
+}
+
+int FakeService::streams() const {
+  absl::MutexLock lock(&mutex_);
+  return num_streams_;
 }
 
 int FakeService::peers() const {
@@ -129,6 +149,13 @@ void FakeService::WaitUntilHeld(int count) {
   mutex_.Await(absl::Condition(&reached));
 }
 
+void FakeService::WaitUntilCancelled(int count) {
+  absl::MutexLock lock(&mutex_);
+  const auto reached = [this, count]()
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return cancelled_ >= count; };
+  mutex_.Await(absl::Condition(&reached));
+}
+
 void FakeService::Record(const grpc::CallbackServerContext& context,
                          const v1::AttendRequest& request) {
   v1::AttendRequest recorded = request;
@@ -144,29 +171,61 @@ void FakeService::Record(const grpc::CallbackServerContext& context,
   }
 }
 
+std::optional<grpc::Status> FakeService::Decide(const v1::AttendRequest& request,
+                                                v1::AttendResponse* response) {
+  if (hold_) {
+    ++held_;
+    return std::nullopt;
+  }
+  if (failures_left_ > 0) {
+    --failures_left_;
+    return failure_;
+  }
+  if (answer_ != nullptr) {
+    *response = *answer_;
+    return grpc::Status::OK;
+  }
+  return Compute(request, response);
+}
+
 grpc::ServerUnaryReactor* FakeService::Attend(grpc::CallbackServerContext* context,
                                               const v1::AttendRequest* request,
                                               v1::AttendResponse* response) {
   absl::MutexLock lock(&mutex_);
   Record(*context, *request);
-  if (hold_) {
-    ++held_;
-    return new HeldCall;
+  const bool fails = failures_left_ > 0;
+  const std::optional<grpc::Status> status = Decide(*request, response);
+  if (!status.has_value()) return new HeldCall;
+  if (fails) {
+    for (const auto& [name, value] : trailers_) context->AddTrailingMetadata(name, value);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (failures_left_ > 0) {
-    --failures_left_;
-    for (const auto& [name, value] : trailers_) context->AddTrailingMetadata(name, value);
-    reactor->Finish(failure_);
-    return reactor;
-  }
-  if (answer_ != nullptr) {
-    *response = *answer_;
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
-  }
-  reactor->Finish(Compute(*request, response));
+  reactor->Finish(*status);
   return reactor;
+}
+
+grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse>*
+FakeService::AttendStream(grpc::CallbackServerContext* context) {
+  FakeStreamHooks hooks;
+  hooks.decide = [this, context](const v1::AttendRequest& request, v1::AttendResponse* response) {
+    absl::MutexLock lock(&mutex_);
+    Record(*context, request);
+    return Decide(request, response);
+  };
+  hooks.on_cancel = [this] {
+    absl::MutexLock lock(&mutex_);
+    ++cancelled_;
+  };
+  hooks.on_done = [this](FakeStream* stream) {
+    absl::MutexLock lock(&mutex_);
+    streams_.erase(stream);
+  };
+  absl::MutexLock lock(&mutex_);
+  ++num_streams_;
+  auto* stream = new FakeStream(std::move(hooks));
+  streams_.insert(stream);
+  if (refusal_.has_value()) stream->End(*refusal_);
+  return stream;
 }
 
 grpc::ServerUnaryReactor* FakeService::GetServerInfo(grpc::CallbackServerContext* context,

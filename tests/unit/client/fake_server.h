@@ -5,6 +5,7 @@
 
 #include <grpcpp/grpcpp.h>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,22 +14,31 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "attend/v1/attention.grpc.pb.h"
+#include "tests/unit/client/fake_stream.h"
 
 namespace attend {
 
 class FakeService final : public v1::AttentionService::CallbackService {
  public:
-  // The next `count` Attend calls fail so, with these trailing metadata.
+  // The next `count` requests, by Attend or on a stream, fail so; by Attend with these trailing
+  // metadata.
   void FailNext(int count, grpc::Status status,
                 std::vector<std::pair<std::string, std::string>> trailers = {});
-  // Attend calls from now on are never answered: they end when their caller gives up.
+  // Requests from now on are never answered: they end when their caller gives up.
   void HoldCalls();
-  // Attend answers with an output of so many zero floats instead of computing.
+  // Requests from now on are answered again.
+  void StopHolding();
+  // Ends the streams that are open.
+  void EndStreams(const grpc::Status& status);
+  // Streams from now on end at once.
+  void RefuseStreams(const grpc::Status& status);
+  // Requests are answered with an output of so many zero floats instead of computing.
   void AnswerZeros(std::int64_t count);
-  // Attend answers exactly this.
+  // Requests are answered with exactly this.
   void Answer(v1::AttendResponse response);
 
   int attempts() const;
+  int streams() const;  // that were opened
   // How many connections the calls came from.
   int peers() const;
   // The requests that arrived, oldest first, without tensors' data.
@@ -37,16 +47,23 @@ class FakeService final : public v1::AttentionService::CallbackService {
   std::string metadata(const std::string& name) const;
   // Blocks until so many calls are held.
   void WaitUntilHeld(int count);
+  // Blocks until so many held requests on streams were given up.
+  void WaitUntilCancelled(int count);
 
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
                                    const v1::AttendRequest* request,
                                    v1::AttendResponse* response) override;
+  grpc::ServerBidiReactor<v1::AttendStreamRequest, v1::AttendStreamResponse>* AttendStream(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest* request,
                                           v1::ServerInfo* response) override;
 
  private:
   void Record(const grpc::CallbackServerContext& context, const v1::AttendRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How a recorded request ends; nothing if it is held.
+  std::optional<grpc::Status> Decide(const v1::AttendRequest& request, v1::AttendResponse* response)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
@@ -55,6 +72,10 @@ class FakeService final : public v1::AttentionService::CallbackService {
   std::vector<std::pair<std::string, std::string>> trailers_ ABSL_GUARDED_BY(mutex_);
   bool hold_ ABSL_GUARDED_BY(mutex_) = false;
   int held_ ABSL_GUARDED_BY(mutex_) = 0;
+  int cancelled_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_streams_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<FakeStream*> streams_ ABSL_GUARDED_BY(mutex_);
+  std::optional<grpc::Status> refusal_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<v1::AttendResponse> answer_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> peers_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::AttendRequest> requests_ ABSL_GUARDED_BY(mutex_);

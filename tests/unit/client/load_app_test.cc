@@ -161,6 +161,28 @@ TEST_F(LoadAppTest, SweepMeasuresRatesAndFindsTheSaturation) {
   EXPECT_EQ(json["load"]["connections"], 1);
 }
 
+// Whatever the server can do in time, it can do something.
+TEST_F(LoadAppTest, SweepBeginsThoughNoAnswerComesInTime) {
+  const cli::Outcome outcome =
+      RunLoad({"sweep", "--warmup", "0", "--duration", "100ms", "--refinements", "0", "--work",
+               std::string(kSmall) + ",deadline=1us", "--json", Path("sweep.json")});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_GT(ReadJson("sweep.json")["closed_loop_per_second"], 0);
+  EXPECT_EQ(ReadJson("sweep.json")["saturated"], true);
+}
+
+TEST_F(LoadAppTest, StreamCarriesTheLoad) {
+  const cli::Outcome outcome =
+      RunLoad({"--stream", "--warmup", "0", "--duration", "200ms", "--in-flight", "4", "--work",
+               kSmall, "--json", Path("load.json")});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  const nlohmann::json json = ReadJson("load.json");
+  EXPECT_EQ(json["load"]["transport"], "stream");
+  EXPECT_EQ(json["load"]["shared_memory_bytes"], 0);
+  EXPECT_GT(json["answered_per_second"], 0);
+  EXPECT_EQ(server_.service().streams(), 1);
+}
+
 TEST_F(LoadAppTest, WrongFlagsAreUsageErrorsThatNameThem) {
   const auto error_of = [this](std::vector<std::string> arguments) {
     const cli::Outcome outcome = RunLoad(std::move(arguments));
@@ -173,6 +195,8 @@ TEST_F(LoadAppTest, WrongFlagsAreUsageErrorsThatNameThem) {
   EXPECT_THAT(error_of({"--work", "length=x"}), HasSubstr("length=x"));
   EXPECT_THAT(error_of({"--json", Path("none/load.json")}), HasSubstr("--json: cannot write"));
   EXPECT_THAT(error_of({"sweep", "--rate", "5"}), HasSubstr("give --rates"));
+  EXPECT_THAT(error_of({"--shared-memory", "64MiB"}), HasSubstr("unix:/path"));
+  EXPECT_THAT(error_of({"--shared-memory", "much"}), HasSubstr("--shared-memory"));
   EXPECT_THAT(error_of({"--max-message-bytes", "1000"}), HasSubstr("--max-message-bytes"));
   EXPECT_EQ(server_.service().attempts(), 0);
 }

@@ -1,4 +1,5 @@
 // What is made of calls that have ended: quantiles, rates, codes, the saturation of a sweep.
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <vector>
@@ -233,6 +234,18 @@ TEST(SweepTest, WithoutRatesItRisesUntilTheFirstThatIsTooMuch) {
   EXPECT_EQ(asked.front(), 250);
   EXPECT_THAT(asked.back(), DoubleNear(1100, 1e-6));
   EXPECT_EQ(sweep->Saturation(), 1000);
+}
+
+TEST(SweepTest, RisesFarPastAClosedLoopThatWasSlow) {
+  std::vector<double> asked;
+  const auto sweep = RunSweep({.refinements = 0}, 100, ServerOf(2000, &asked));
+  EXPECT_TRUE(sweep->Saturated());
+  EXPECT_EQ(sweep->PeakGoodput(), 2000);
+  EXPECT_TRUE(std::is_sorted(asked.begin(), asked.end()));
+  asked.clear();
+  const auto bounded = RunSweep({.max_factor = 2, .refinements = 0}, 100, ServerOf(2000, &asked));
+  EXPECT_FALSE(bounded->Saturated());
+  EXPECT_EQ(asked.back(), 200);
 }
 
 TEST(SweepTest, SaysWhereTheRatesWereOnOneSideOnly) {
