@@ -220,6 +220,7 @@ void Scheduler::RunGroup(GroupJob& group, Worker& worker) {
 void Scheduler::RunHere(ScheduledTask& small, Worker& worker) {
   absl::Status status = ShouldStop(small) ? absl::CancelledError() : MakeJob(small);
   if (!status.ok()) return Finish(small, std::move(status));
+  BeginOnce(small);  // also where there is no tile, which would
   RunInline(*small.job, worker);
 }
 
