@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <google/protobuf/io/coded_stream.h>
+#include <grpcpp/support/proto_buffer_reader.h>
 #include <memory>
 #include <vector>
 
@@ -41,11 +42,10 @@ grpc::ByteBuffer Framed(std::uint64_t id, const grpc::Slice& request) {
 
 // Whether an AttendStreamResponse answers with an error: told by its tags, without parsing a
 // response. False too for what is no such message, which nobody sends here.
-bool IsError(const grpc::ByteBuffer& message) {
-  std::vector<grpc::Slice> slices;
-  if (!message.Dump(&slices).ok() || slices.empty()) return true;
-  const grpc::Slice& first = slices.front();
-  google::protobuf::io::CodedInputStream input(first.begin(), static_cast<int>(first.size()));
+bool IsError(grpc::ByteBuffer& message) {
+  // Wherever the message is cut into slices: many small ones share a read of the socket.
+  grpc::ProtoBufferReader reader(&message);
+  google::protobuf::io::CodedInputStream input(&reader);
   for (std::uint32_t tag = input.ReadTag(); tag != 0; tag = input.ReadTag()) {
     if (tag == Tag(v1::AttendStreamResponse::kErrorFieldNumber, kLengthDelimited)) return true;
     std::uint64_t id = 0;
