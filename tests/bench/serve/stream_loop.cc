@@ -1,10 +1,9 @@
 #include "tests/bench/serve/stream_loop.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <google/protobuf/io/coded_stream.h>
+#include <grpcpp/support/proto_buffer_reader.h>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -43,17 +42,10 @@ grpc::ByteBuffer Framed(std::uint64_t id, const grpc::Slice& request) {
 
 // Whether an AttendStreamResponse answers with an error: told by its tags, without parsing a
 // response. False too for what is no such message, which nobody sends here.
-bool IsError(const grpc::ByteBuffer& message) {
-  constexpr std::size_t kEnough = 32;  // for the tags and the id, in whatever pieces they came
-  std::vector<grpc::Slice> slices;
-  if (!message.Dump(&slices).ok()) return true;
-  std::string head;
-  for (const grpc::Slice& slice : slices) {
-    if (head.size() >= kEnough) break;
-    head.append(reinterpret_cast<const char*>(slice.begin()), std::min(slice.size(), kEnough));
-  }
-  google::protobuf::io::CodedInputStream input(reinterpret_cast<const std::uint8_t*>(head.data()),
-                                               static_cast<int>(head.size()));
+bool IsError(grpc::ByteBuffer& message) {
+  // Wherever the message is cut into slices: many small ones share a read of the socket.
+  grpc::ProtoBufferReader reader(&message);
+  google::protobuf::io::CodedInputStream input(&reader);
   for (std::uint32_t tag = input.ReadTag(); tag != 0; tag = input.ReadTag()) {
     if (tag == Tag(v1::AttendStreamResponse::kErrorFieldNumber, kLengthDelimited)) return true;
     std::uint64_t id = 0;
