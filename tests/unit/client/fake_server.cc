@@ -73,6 +73,12 @@ class HeldCall final : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
+FakeService::~FakeService() {
+  absl::MutexLock lock(&mutex_);
+  const auto gone = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return streams_.empty(); };
+  mutex_.Await(absl::Condition(&gone));
+}
+
 void FakeService::FailNext(int count, grpc::Status status,
                            std::vector<std::pair<std::string, std::string>> trailers) {
   absl::MutexLock lock(&mutex_);

@@ -20,6 +20,9 @@ namespace attend {
 
 class FakeService final : public v1::AttentionService::CallbackService {
  public:
+  // Waits for its streams, which the server must have ended.
+  ~FakeService() override;
+
   // The next `count` requests, by Attend or on a stream, fail so; by Attend with these trailing
   // metadata.
   void FailNext(int count, grpc::Status status,
