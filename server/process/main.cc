@@ -58,9 +58,8 @@ int Serve(const LoadedSettings& loaded) {
   }
   signals.OnSecond([&process] { (*process)->Hurry(); });
   const absl::Time signalled = signals.WaitForFirst();
-  (*process)->Drain(signalled + settings.drain_timeout);
+  (*process)->Drain(signalled + settings.drain_timeout, [&signals] { signals.Answered(); });
   signals.OnSecond([] {});
-  signals.Drained();
   process->reset();
   return EXIT_SUCCESS;
 }

@@ -99,7 +99,7 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
 ServerProcess::~ServerProcess() {
   if (grpc_.server != nullptr && state_ != State::kDraining) {
     Hurry();
-    Drain(clock_.Now());
+    Drain(clock_.Now(), nullptr);
   }
 }
 
@@ -171,14 +171,14 @@ absl::Status ServerProcess::AnnounceReady() {
   return absl::OkStatus();
 }
 
-void ServerProcess::Drain(absl::Time deadline) {
+void ServerProcess::Drain(absl::Time deadline, const std::function<void()>& on_answered) {
   state_ = State::kDraining;
   ready_file_.Remove();
   health_.SetServing(false);
   WaitForGrace(deadline);
   // Watches would keep gRPC waiting.
   health_.Shutdown();
-  FinishCalls(deadline);
+  FinishCalls(deadline, on_answered);
   admin_.reset();
   logger_->info("drained");
 }
@@ -189,7 +189,7 @@ void ServerProcess::WaitForGrace(absl::Time deadline) {
                     std::min(deadline, clock_.Now() + settings_.drain_grace));
 }
 
-void ServerProcess::FinishCalls(absl::Time deadline) {
+void ServerProcess::FinishCalls(absl::Time deadline, const std::function<void()>& on_answered) {
   // A stream would stay open as long as its caller likes.
   attention_service_->Drain();
   // Refuses new calls at once, and returns when the last has been answered. It never returns while
@@ -205,6 +205,7 @@ void ServerProcess::FinishCalls(absl::Time deadline) {
                       deadline - kAnswerTime);
   }
   scheduler_->Shutdown(clock_.Now());
+  if (on_answered) on_answered();
   closer.join();
 }
 

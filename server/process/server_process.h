@@ -3,6 +3,7 @@
 #define ATTEND_SERVER_PROCESS_SERVER_PROCESS_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,9 +47,11 @@ class ServerProcess {
 
   // In this order: /readyz and health say no while everything is still served for drain_grace; gRPC
   // takes no new calls and those that run come to their end; what has not by `deadline` is failed
-  // with UNAVAILABLE; the admin port closes. `deadline` is on MonotonicClock. To be called at most
-  // once.
-  void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  // with UNAVAILABLE; the admin port closes. `deadline` is on MonotonicClock. `on_answered`, which
+  // may be empty, is called once every request has its answer, whoever reads it. To be called at
+  // most once.
+  void Drain(absl::Time deadline, const std::function<void()>& on_answered)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Moves the drain's deadline to now.
   void Hurry() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -70,7 +73,8 @@ class ServerProcess {
   absl::Status AnnounceReady();
 
   void WaitForGrace(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
-  void FinishCalls(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  void FinishCalls(absl::Time deadline, const std::function<void()>& on_answered)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   bool CallsDoneOrHurried() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return calls_done_ || hurried_;
   }

@@ -14,7 +14,7 @@
 namespace attend {
 
 // Receives the signals on a thread of its own, which also is the watchdog: it ends the process with
-// exit code 1 where the drain hangs, and with 0 where only what comes after it does. At most one
+// exit code 1 where requests have no answer by then, and with 0 where they have. At most one
 // exists at a time.
 // Thread-safety: safe from any thread.
 class StopSignals {
@@ -37,10 +37,10 @@ class StopSignals {
   // `hurry` is called once the second signal has come, perhaps at once and inside this call.
   void OnSecond(std::function<void()> hurry) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The drain has come to its end: nothing is owed to any caller. What is left, tearing the process
-  // down, gets 1.5 s more. (gRPC 1.51 waits up to 10 s for a thread of its own where a write to a
-  // caller who reads nothing was given up.)
-  void Drained() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Every request has its answer: nothing is owed to any caller. What is left, that gRPC delivers
+  // the answers and that the process is torn down, gets 1.5 s more. (To a caller who reads nothing
+  // gRPC 1.51 can deliver none, nor give its call up before the caller takes what is on the wire.)
+  void Answered() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void Run();
@@ -57,7 +57,7 @@ class StopSignals {
 
   mutable absl::Mutex mutex_;
   int received_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+  bool answered_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time first_time_ ABSL_GUARDED_BY(mutex_);
   absl::Time watchdog_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::function<void()> hurry_ ABSL_GUARDED_BY(mutex_);

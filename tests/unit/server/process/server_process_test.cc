@@ -79,7 +79,7 @@ TEST_F(ServerProcessTest, WritesWhereItServes) {
   EXPECT_EQ(ready["pid"], getpid());
   EXPECT_EQ(ready["grpc"][0], process->grpc_addresses()[0]);
   EXPECT_EQ(ready["admin"], process->admin_address());
-  process->Drain(MonotonicClock().Now());
+  process->Drain(MonotonicClock().Now(), nullptr);
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
@@ -161,7 +161,8 @@ TEST_F(ServerProcessTest, DrainServesOnInItsGraceAndThenStopsAtOnce) {
   ASSERT_TRUE(watch->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
 
-  std::thread drain([&process] { process->Drain(MonotonicClock().Now() + absl::Hours(2)); });
+  std::thread drain(
+      [&process] { process->Drain(MonotonicClock().Now() + absl::Hours(2), nullptr); });
   ASSERT_TRUE(watch->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(testing::HttpGet(process->admin_address(), "/readyz").status, 503);
@@ -182,7 +183,7 @@ TEST_F(ServerProcessTest, DrainFailsWhatItsDeadlineOvertakes) {
     return testing::HttpGet(process->admin_address(), "/metrics")
                .body.find("attend_batch_requests_count 1") != std::string::npos;
   }));
-  process->Drain(MonotonicClock().Now() + absl::Milliseconds(500));
+  process->Drain(MonotonicClock().Now() + absl::Milliseconds(500), nullptr);
   EXPECT_EQ(call.Wait().status.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
@@ -191,7 +192,7 @@ TEST_F(ServerProcessTest, DrainRefusesNewCallsAsUnavailable) {
   ASSERT_NE(process, nullptr);
   const auto stub = v1::AttentionService::NewStub(ChannelTo(*process));
   ASSERT_TRUE(testing::Attend(*stub, testing::RandomRequest()).status.ok());
-  process->Drain(MonotonicClock().Now() + absl::Seconds(10));
+  process->Drain(MonotonicClock().Now() + absl::Seconds(10), nullptr);
   EXPECT_EQ(testing::Attend(*stub, testing::RandomRequest()).status.error_code(),
             grpc::StatusCode::UNAVAILABLE);
 }
