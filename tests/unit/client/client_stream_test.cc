@@ -1,6 +1,4 @@
 // The client over AttendStream: by an option, behind the same calls.
-#include <cstdlib>
-#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -13,7 +11,9 @@
 #include "absl/synchronization/notification.h"
 #include "attend/v1/error.pb.h"
 #include "client/cpp/client.h"
+#include "tests/support/temp_folder.h"
 #include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/waiter.h"
 
 namespace attend {
 namespace {
@@ -41,26 +41,6 @@ std::unique_ptr<Client> Connect(const FakeServer& server, ClientOptions options 
   EXPECT_TRUE(client.ok()) << client.status();
   return *std::move(client);
 }
-
-// The result of an asynchronous call, waited for.
-class Waiter {
- public:
-  Client::AttendCallback callback() {
-    return [this](absl::StatusOr<AttendResult> result) {
-      result_ = std::move(result);
-      done_.Notify();
-    };
-  }
-  bool done() const { return done_.HasBeenNotified(); }
-  const absl::StatusOr<AttendResult>& Wait() {
-    done_.WaitForNotification();
-    return result_;
-  }
-
- private:
-  absl::StatusOr<AttendResult> result_ = absl::UnknownError("not called");
-  absl::Notification done_;
-};
 
 TEST(ClientStreamTest, CallsShareOneStream) {
   FakeServer server;
@@ -314,10 +294,9 @@ TEST(ClientStreamTest, DestructionDoesNotHangOnACallbackThatThrew) {
 }
 
 TEST(ClientStreamTest, WaitsForAServerThatIsNotThereYet) {
-  std::string directory = ::testing::TempDir() + "attend-XXXXXX";
-  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  const testing::TempFolder folder;
   {
-    const std::string target = "unix:" + directory + "/socket";
+    const std::string target = "unix:" + folder.PathOf("socket");
     ClientOptions options{.target = target, .use_stream = true};
     options.retry.max_attempts = 1;
     options.retry.initial_backoff = milliseconds(1);
@@ -333,7 +312,6 @@ TEST(ClientStreamTest, WaitsForAServerThatIsNotThereYet) {
     FakeServer server(target);
     EXPECT_TRUE(waiter.Wait().ok()) << waiter.Wait().status();
   }
-  std::filesystem::remove_all(directory);
 }
 
 // Calls that are answered, cancelled and timed out at about the same moment, on a stream that

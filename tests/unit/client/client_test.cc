@@ -1,7 +1,5 @@
 #include "client/cpp/client.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdexcept>
@@ -10,7 +8,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "attend/v1/error.pb.h"
+#include "tests/support/temp_folder.h"
 #include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/waiter.h"
 
 namespace attend {
 namespace {
@@ -46,26 +46,6 @@ std::unique_ptr<Client> Connect(const FakeServer& server, ClientOptions options 
   return *std::move(client);
 }
 
-// The result of an asynchronous call, waited for.
-class Waiter {
- public:
-  Client::AttendCallback callback() {
-    return [this](absl::StatusOr<AttendResult> result) {
-      result_ = std::move(result);
-      done_.Notify();
-    };
-  }
-  bool done() const { return done_.HasBeenNotified(); }
-  const absl::StatusOr<AttendResult>& Wait() {
-    done_.WaitForNotification();
-    return result_;
-  }
-
- private:
-  absl::StatusOr<AttendResult> result_ = absl::UnknownError("not called");
-  absl::Notification done_;
-};
-
 TEST(ClientTest, ComputesTheWorkedStep) {
   FakeServer server;
   const auto client = Connect(server);
@@ -79,13 +59,11 @@ TEST(ClientTest, ComputesTheWorkedStep) {
 }
 
 TEST(ClientTest, WorksOverAUnixSocket) {
-  std::string directory = testing::TempDir() + "attend-XXXXXX";
-  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  const testing::TempFolder folder;
   {
-    FakeServer server("unix:" + directory + "/socket");
+    FakeServer server("unix:" + folder.PathOf("socket"));
     EXPECT_TRUE(Connect(server)->Attend(Step().args).ok());
   }
-  std::filesystem::remove_all(directory);
 }
 
 TEST(ClientTest, CallsBackWithTheResult) {
