@@ -130,9 +130,13 @@ absl::Status Scheduler::Reserve(std::int64_t bytes) {
                                               "working memory; expected at most ",
                                               options_.max_queued_bytes, ": split the request"));
   }
-  DropExpired();
-  const absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&mutex_);
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  if (!HasRoom(bytes)) {
+    mutex_.Unlock();
+    DropExpired();  // which may make room
+    mutex_.Lock();
+  }
   if (!HasRoom(bytes)) {
     CountDrop(absl::StatusCode::kResourceExhausted);
     return absl::ResourceExhaustedError(

@@ -81,8 +81,9 @@ class Scheduler {
   // UNAVAILABLE once Shutdown has begun; whatever allocate_outputs says.
   absl::StatusOr<TaskId> Submit(std::unique_ptr<AttentionTask>& task);
 
-  // Gives a task up. One that waits is answered with CANCELLED, from this thread, before Cancel
-  // returns; one that runs stops between tiles; for one that is done nothing happens.
+  // Gives a task up. One that waits is answered with CANCELLED (or DEADLINE_EXCEEDED, where its
+  // time is over), from this thread, before Cancel returns; one that runs stops between tiles; for
+  // one that is done nothing happens.
   void Cancel(TaskId id);
 
   // Admits nothing more and computes what waits until `deadline`; then answers all that is left
@@ -183,7 +184,8 @@ class Scheduler {
 
   mutable absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  bool gave_up_ ABSL_GUARDED_BY(mutex_) = false;  // on what waits: nothing starts any more
+  bool gave_up_ ABSL_GUARDED_BY(mutex_) =
+      false;  // on what waits: groups aside, nothing starts any more
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;  // the timer
   TaskId last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Of all that is admitted: being submitted, waiting or running.

@@ -245,10 +245,9 @@ class Cutter {
 
   absl::Status CheckRoom(std::size_t bytes) const {
     if (bytes <= max_skeleton_bytes_ - to_.skeleton.size()) return absl::OkStatus();
-    return InvalidField(
-        "request",
-        absl::StrCat("has more than ", max_skeleton_bytes_,
-                     " bytes outside the data of its tensors; expected at most ", "those"));
+    return InvalidField("request",
+                        absl::StrCat("has more than ", max_skeleton_bytes_,
+                                     " bytes outside the data of its tensors; expected no more"));
   }
 
   absl::Status Malformed(absl::string_view what) const {
