@@ -32,7 +32,8 @@ absl::Status ApplyInput(const AttentionFlags& flags, const std::string& own,
                         const std::string& name, AttentionInput* input, TensorView* view) {
   if (own.empty() && flags.input.empty()) return absl::OkStatus();
   absl::StatusOr<Tensor> tensor =
-      own.empty() ? ReadNamedTensor(flags.input, {name, name.substr(0, 1)}) : ReadTensor(own);
+      own.empty() ? ReadNamedTensor(flags.input, {name, name.substr(0, 1)}, &input->notes)
+                  : ReadTensor(own, &input->notes);
   if (tensor.ok() && !flags.dtype.empty()) {
     tensor = ConvertFloats(*tensor, ParseDType(flags.dtype), "--" + name);
   }
@@ -41,10 +42,44 @@ absl::Status ApplyInput(const AttentionFlags& flags, const std::string& own,
   return absl::OkStatus();
 }
 
-absl::Status ApplyOptional(const absl::StatusOr<Tensor>& tensor, AttentionInput* input,
+absl::Status ApplyOptional(absl::StatusOr<Tensor> tensor, AttentionInput* input,
                            std::optional<TensorView>* view) {
   if (!tensor.ok()) return tensor.status();
-  *view = input->Keep(*tensor);
+  *view = input->Keep(*std::move(tensor));
+  return absl::OkStatus();
+}
+
+// A file for an option, unless none is named.
+absl::Status ApplyFile(const std::string& spec, AttentionInput* input,
+                       std::optional<TensorView>* view) {
+  if (spec.empty()) return absl::OkStatus();
+  return ApplyOptional(ReadTensor(spec, &input->notes), input, view);
+}
+
+absl::Status ApplyNumbers(const std::string& spec, AttentionInput* input,
+                          std::optional<TensorView>* view) {
+  if (spec.empty()) return absl::OkStatus();
+  return ApplyOptional(ReadTensorOrNumbers(spec, &input->notes), input, view);
+}
+
+absl::Status ApplyBlockMask(const AttentionFlags& flags, AttentionInput* input) {
+  const std::pair<const char*, std::optional<std::int64_t>> sizes[] = {
+      {"--block-size", flags.block_size},
+      {"--query-block-size", flags.query_block_size},
+      {"--key-block-size", flags.key_block_size}};
+  if (flags.block_mask.empty()) {
+    for (const auto& [flag, size] : sizes) {
+      if (size.has_value()) return InvalidField(flag, "does nothing without --block-mask");
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Tensor> blocks = ReadTensor(flags.block_mask, &input->notes);
+  if (!blocks.ok()) return blocks.status();
+  BlockMask& mask = input->args.options.block_mask.emplace();
+  const std::int64_t both = flags.block_size.value_or(mask.query_block_size);
+  mask.query_block_size = flags.query_block_size.value_or(both);
+  mask.key_block_size = flags.key_block_size.value_or(both);
+  mask.blocks = input->Keep(*std::move(blocks));
   return absl::OkStatus();
 }
 
@@ -53,24 +88,19 @@ absl::Status ApplyTensors(const AttentionFlags& flags, AttentionInput* input) {
   absl::Status status = ApplyInput(flags, flags.query, "query", input, &args.query);
   status.Update(ApplyInput(flags, flags.key, "key", input, &args.key));
   status.Update(ApplyInput(flags, flags.value, "value", input, &args.value));
-  if (status.ok() && !flags.boolean_mask.empty()) {
-    status = ApplyOptional(ReadTensor(flags.boolean_mask), input, &args.boolean_mask);
-  }
-  if (status.ok() && !flags.additive_mask.empty()) {
-    status = ApplyOptional(ReadTensor(flags.additive_mask), input, &args.additive_mask);
-  }
-  if (status.ok() && !flags.alibi_slopes.empty()) {
-    status =
-        ApplyOptional(ReadTensorOrNumbers(flags.alibi_slopes), input, &args.options.alibi_slopes);
-  }
-  if (status.ok() && !flags.sinks.empty()) {
-    status = ApplyOptional(ReadTensorOrNumbers(flags.sinks), input, &args.options.sinks);
-  }
+  status.Update(ApplyFile(flags.boolean_mask, input, &args.boolean_mask));
+  status.Update(ApplyFile(flags.additive_mask, input, &args.additive_mask));
+  status.Update(ApplyBlockMask(flags, input));
+  status.Update(ApplyNumbers(flags.alibi_slopes, input, &args.options.alibi_slopes));
+  status.Update(ApplyNumbers(flags.sinks, input, &args.options.sinks));
   return status;
 }
 
 void AddInputFlags(CLI::App* app, AttentionFlags* flags) {
-  constexpr const char* kGroup = "Inputs (FILE.npy, FILE.safetensors or FILE.safetensors:TENSOR)";
+  constexpr const char* kGroup =
+      "Inputs (FILE.npy, FILE.safetensors or FILE.safetensors:TENSOR; float64 is rounded to "
+      "float32, "
+      "with a note on standard error, or in \"notes\" with --json)";
   app->add_option("--query", flags->query, "Queries")->group(kGroup);
   app->add_option("--key", flags->key, "Keys")->group(kGroup);
   app->add_option("--value", flags->value, "Values")->group(kGroup);
@@ -120,6 +150,18 @@ void AddMaskFlags(CLI::App* app, AttentionFlags* flags) {
       ->group(kGroup);
   app->add_option("--boolean-mask", flags->boolean_mask, "File of a BOOL mask; true = may attend")
       ->group(kGroup);
+  app->add_option("--block-mask", flags->block_mask,
+                  "File of a BOOL mask over blocks of queries and keys, [..., query blocks, key "
+                  "blocks]; true = computed")
+      ->group(kGroup);
+  app->add_option("--block-size", flags->block_size,
+                  "Queries, and keys, of a block: a positive multiple of 64 (default: 64)")
+      ->group(kGroup);
+  app->add_option("--query-block-size", flags->query_block_size,
+                  "Queries of a block, where --block-size is for keys alone")
+      ->group(kGroup);
+  app->add_option("--key-block-size", flags->key_block_size, "Keys of a block, likewise")
+      ->group(kGroup);
 }
 
 void AddScoreFlags(CLI::App* app, AttentionFlags* flags) {
@@ -148,6 +190,7 @@ ScoreStage ParseScoreStage(const std::string& name) {
 }
 
 void AddAttentionFlags(CLI::App* app, AttentionFlags* flags) {
+  flags->app = app;
   AddInputFlags(app, flags);
   AddMaskFlags(app, flags);
   AddScoreFlags(app, flags);

@@ -12,6 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cli/field_origins.h"
+#include "client/cli/tensor_files.h"
 #include "core/base/attention_problem.h"
 #include "core/base/tensor.h"
 
@@ -20,7 +22,9 @@ namespace attend::cli {
 // As given; what was not given is empty.
 struct AttentionFlags {
   std::string input, query, key, value;
-  std::string boolean_mask, additive_mask;
+  std::string boolean_mask, additive_mask, block_mask;
+  std::optional<std::int64_t> block_size;  // both of the next two, unless they are given
+  std::optional<std::int64_t> query_block_size, key_block_size;
   std::string alibi_slopes, sinks;
   std::optional<float> scale;
   std::optional<float> softcap;
@@ -31,6 +35,9 @@ struct AttentionFlags {
   std::string layout;
   std::vector<std::int64_t> query_lengths, kv_lengths;
   std::string dtype, output_dtype;
+
+  FieldOrigins Origins() const { return app == nullptr ? FieldOrigins() : FieldOrigins(*app); }
+  const CLI::App* app = nullptr;  // whose flags these are
 };
 
 void AddAttentionFlags(CLI::App* app, AttentionFlags* flags);
@@ -45,6 +52,7 @@ struct AttentionInput {
   TensorView Keep(Tensor tensor) { return tensors.emplace_back(std::move(tensor)).view(); }
 
   std::deque<Tensor> tensors;  // addresses stay
+  Notes notes;
   AttentionArgs args;
 };
 

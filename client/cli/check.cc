@@ -8,15 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/error_bound.h"
 #include "core/base/reference.h"
 
 namespace attend::cli {
 
 namespace {
 
-constexpr double kRelativeBound = 2e-6;
-constexpr double kScoreSizeCovered = 8;
-constexpr double kScoreRounding = 0x1p-23;
 constexpr double kBFloat16Rounding = 0x1p-8;
 constexpr double kFloat16Rounding = 0x1p-11;
 constexpr double kFloat16SmallestRounding = 0x1p-25;
@@ -35,8 +33,11 @@ class ErrorMeter {
   double Add(double actual, double expected, double bound) {
     const double error = Difference(actual, expected);
     ++report_.elements;
+    report_.nan_elements += std::isnan(actual) && std::isnan(expected) ? 1 : 0;
+    report_.nan_in_one += std::isnan(actual) != std::isnan(expected) ? 1 : 0;
     if (error > 0) {
-      const double share = error <= bound ? error / bound : ShareAbove(error, bound);
+      const double share =
+          std::isfinite(error) && error <= bound ? error / bound : ShareAbove(error, bound);
       report_.max_error_over_bound = std::max(report_.max_error_over_bound, share);
     }
     return error;
@@ -50,32 +51,13 @@ class ErrorMeter {
 
  private:
   static double ShareAbove(double error, double bound) {
-    // A bound that is zero or NaN is broken by any error.
-    return bound > 0 ? error / bound : std::numeric_limits<double>::infinity();
+    // An infinite error breaks every bound, and any error breaks a bound that is zero or NaN.
+    const bool comparable = std::isfinite(error) && bound > 0;
+    return comparable ? error / bound : std::numeric_limits<double>::infinity();
   }
 
   CheckReport report_;
 };
-
-// Largest magnitude of the finite scores of the keys that the row sees.
-double ScoreSize(const ReferenceRow& row) {
-  double size = 0;
-  for (std::size_t j = 0; j < row.biased.size(); ++j) {
-    if (!std::isfinite(row.biased[j])) continue;
-    size = std::max({size, std::abs(row.biased[j]), std::abs(row.scaled[j])});
-  }
-  return size;
-}
-
-double RelativeBound(const AttentionProblem& problem, const ReferenceRow& row) {
-  double bound = kRelativeBound;
-  const double size = ScoreSize(row);
-  if (size > kScoreSizeCovered) {
-    const double growth = std::sqrt(static_cast<double>(problem.head_dim()));
-    bound = std::max(bound, kScoreRounding * size * growth);
-  }
-  return problem.dtype() == DType::kBFloat16 ? bound + kBFloat16Rounding : bound;
-}
 
 double OutputRounding(DType dtype, double value) {
   switch (dtype) {
@@ -88,20 +70,19 @@ double OutputRounding(DType dtype, double value) {
   }
 }
 
-void CheckRow(const AttentionProblem& problem, std::int64_t item, std::int64_t head,
-              std::int64_t row_index, std::span<const float> output, std::span<const float> lse,
-              ErrorMeter* meter) {
+void CheckRow(const AttentionProblem& problem, ErrorBound* error_bound, std::int64_t item,
+              std::int64_t head, std::int64_t row_index, std::span<const float> output,
+              std::span<const float> lse, ErrorMeter* meter) {
   const ReferenceRow row = ReferenceAttentionRow(problem, item, head, row_index);
-  const double relative = RelativeBound(problem, row);
+  const RowBounds bounds = error_bound->Of(item, head, row_index, row);
   const auto offset = static_cast<std::size_t>(problem.OutputOffset(item, head, row_index));
   for (std::size_t i = 0; i < row.output.size(); ++i) {
-    const double bound =
-        relative * row.magnitude[i] + OutputRounding(problem.output_dtype(), row.output[i]);
+    const double bound = bounds.output[i] + OutputRounding(problem.output_dtype(), row.output[i]);
     meter->AddOutput(output[offset + i], row.output[i], bound);
   }
   if (lse.empty()) return;
   const auto lse_offset = static_cast<std::size_t>(problem.LseOffset(item, head, row_index));
-  meter->Add(lse[lse_offset], row.lse, relative * std::max(1.0, std::abs(row.lse)));
+  meter->Add(lse[lse_offset], row.lse, bounds.lse);
 }
 
 // A row past the item's query length: zeros, LSE -inf.
@@ -170,14 +151,18 @@ absl::StatusOr<CheckReport> CheckAgainstReference(const AttentionArgs& args,
   }
   RowChoice choice(total, max_rows);
   ErrorMeter meter;
+  ErrorBound error_bound(*problem);
   for (std::int64_t item = 0; item < problem->batch(); ++item) {
     const AttentionItem& checked = problem->items()[static_cast<std::size_t>(item)];
     const std::int64_t own = checked.query_len;
     for (std::int64_t head = 0; head < problem->query_heads(); ++head) {
       for (std::int64_t row = 0; row < AnsweredRows(*problem, checked); ++row) {
         if (!choice.TakeNext()) continue;
-        const auto check = row < own ? CheckRow : CheckPaddedRow;
-        check(*problem, item, head, row, output, lse, &meter);
+        if (row < own) {
+          CheckRow(*problem, &error_bound, item, head, row, output, lse, &meter);
+        } else {
+          CheckPaddedRow(*problem, item, head, row, output, lse, &meter);
+        }
       }
     }
   }
@@ -185,15 +170,24 @@ absl::StatusOr<CheckReport> CheckAgainstReference(const AttentionArgs& args,
 }
 
 std::string RenderCheck(const CheckReport& report) {
-  return absl::StrFormat(
-      "check against the float64 reference: %d elements, largest error %.3g, at most %.3g of the "
-      "bound: %s",
-      report.elements, report.max_error, report.max_error_over_bound,
-      report.passed() ? "passed" : "FAILED");
+  std::string text =
+      absl::StrFormat("check against the float64 reference: %d elements", report.elements);
+  if (report.nan_elements > 0) {
+    absl::StrAppend(&text, " (", report.nan_elements, " of them NaN in both)");
+  }
+  if (report.nan_in_one > 0) {
+    absl::StrAppend(&text, " (", report.nan_in_one, " of them NaN in one alone)");
+  }
+  absl::StrAppendFormat(&text, ", largest error %.3g, at most %.3g of the bound: %s",
+                        report.max_error, report.max_error_over_bound,
+                        report.passed() ? "passed" : "FAILED");
+  return text;
 }
 
 Json ToJson(const CheckReport& report) {
   return {{"elements", report.elements},
+          {"nan_elements", report.nan_elements},
+          {"nan_in_one", report.nan_in_one},
           {"max_error", ToJson(report.max_error)},
           {"max_error_over_bound", ToJson(report.max_error_over_bound)},
           {"passed", report.passed()}};

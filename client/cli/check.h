@@ -15,6 +15,8 @@ namespace attend::cli {
 
 struct CheckReport {
   std::int64_t elements = 0;        // compared, of output and LSE
+  std::int64_t nan_elements = 0;    // NaN in both: as it should be where inputs hold a NaN
+  std::int64_t nan_in_one = 0;      // NaN in the answer or in the reference, and not in the other
   double max_error = 0;             // largest |output - reference|
   double max_error_over_bound = 0;  // largest error as a share of its bound; infinite where one of
                                     // the two is NaN or an infinity and the other is not
@@ -24,14 +26,10 @@ struct CheckReport {
 // Compares output, and LSE where present, element by element, with the definition of
 // attention_problem.h computed in float64.
 //
-// The bound of an output element is r * sum_j w_j |v_j| + u_out * |o|.
-// r is 2e-6 while the row's largest score S, in magnitude, is at most 8; past it the larger of 2e-6
-// and 2^-23 * S * sqrt(head_dim): the score and its distance from the row's maximum are each
-// rounded to float32, and over the head_dim terms of a product such errors add up as the square
-// root of their number. bfloat16 inputs add 2^-8, since their weights may be rounded to bfloat16.
-// u_out is the rounding of the output's dtype: 0 for FLOAT32 (it is part of r), 2^-8 for BFLOAT16,
-// 2^-11 for FLOAT16 (and at least 2^-25 in all, for what is below its normal numbers).
-// The bound of an LSE is r * max(1, |LSE|).
+// error_bound.h derives the bounds. To that of an output element comes the rounding to the output's
+// dtype: none for FLOAT32 (it is part of the bound), 2^-8 |o| for BFLOAT16, 2^-11 |o| for FLOAT16
+// (and at least 2^-25, for what is below its normal numbers). NaN must stand where the reference
+// has NaN.
 //
 // Of more than `max_rows` rows (over items and heads) so many are compared, evenly spread.
 //

@@ -4,9 +4,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "client/cpp/errors.h"
+#include "core/base/status.h"
 
 namespace attend::cli {
 
@@ -15,6 +18,25 @@ namespace {
 constexpr std::int64_t kLargestMessage = 2147483647;
 constexpr std::int64_t kMostSharedMemory = std::int64_t{1} << 40;
 constexpr double kLongestTimeout = 1e6;
+constexpr std::chrono::milliseconds kLastLook{1000};
+
+// The flags that set options of the client, by the options' names in its errors.
+constexpr std::pair<const char*, const char*> kFlagOfOption[] = {
+    {"target", "--server"},
+    {"default_timeout", "--timeout"},
+    {"max_message_bytes", "--max-message-bytes"},
+    {"shared_memory_bytes", "--shared-memory"}};
+
+// An error of the client about one of its options, with the flag's name in the option's place.
+absl::Status NameFlag(const absl::Status& status) {
+  for (const auto& [option, flag] : kFlagOfOption) {
+    absl::string_view description = status.message();
+    if (!absl::ConsumePrefix(&description, absl::StrCat(option, ": "))) continue;
+    if (absl::IsInvalidArgument(status)) return InvalidField(flag, description);
+    return absl::Status(status.code(), absl::StrCat(flag, ": ", description));
+  }
+  return status;
+}
 
 std::chrono::milliseconds ToMilliseconds(double seconds) {
   return std::chrono::milliseconds(std::llround(std::ceil(seconds * 1000)));
@@ -28,8 +50,9 @@ std::string Advice(const absl::Status& status, const GlobalOptions& global) {
                           ", and not shutting down? Start it with `attend-server`, name another "
                           "server with --server or ATTEND_SERVER, or wait for it with --wait.");
     case kTimedOut:
-      return absl::StrFormat("Allow more time with --timeout (now %g seconds).",
-                             global.timeout_seconds);
+      if (global.wait) return "Allow more time with --timeout.";  // the rest is told with its state
+      return absl::StrFormat("No answer from %s. Allow more time with --timeout (now %g seconds).",
+                             global.server, global.timeout_seconds);
     default:
       break;
   }
@@ -39,11 +62,14 @@ std::string Advice(const absl::Status& status, const GlobalOptions& global) {
                          std::chrono::duration<double>(*delay).count());
 }
 
-nlohmann::json ErrorJson(const absl::Status& status) {
+nlohmann::json ErrorJson(const absl::Status& status, const FieldOrigins& origins) {
   nlohmann::json error = {{"code", absl::StatusCodeToString(status.code())},
                           {"message", std::string(status.message())}};
   for (const FieldViolation& violation : GetFieldViolations(status)) {
-    error["fields"].push_back({{"field", violation.field}, {"description", violation.description}});
+    nlohmann::json field = {{"field", violation.field}, {"description", violation.description}};
+    const std::string origin = origins.Of(violation.field);
+    if (!origin.empty()) field["given_by"] = origin;
+    error["fields"].push_back(std::move(field));
   }
   const auto delay = GetRetryDelay(status);
   if (delay.has_value()) {
@@ -52,14 +78,26 @@ nlohmann::json ErrorJson(const absl::Status& status) {
   return {{"error", error}};
 }
 
-std::string CallErrorText(const absl::Status& status, const GlobalOptions& global) {
+// What was typed may hold any bytes.
+std::string OneLine(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string CallErrorText(const absl::Status& status, const GlobalOptions& global,
+                          const FieldOrigins& origins) {
   const std::string code = absl::StatusCodeToString(status.code());
   const absl::string_view what = ExitCodeOf(status) == kRefused ? "the request was refused: " : "";
   std::string text = absl::StrCat(global.program, ": ", what, code, ": ", status.message(), "\n");
   const std::vector<FieldViolation> violations = GetFieldViolations(status);
-  // The first one is in the message.
-  for (std::size_t i = 1; i < violations.size(); ++i) {
-    absl::StrAppend(&text, "  ", violations[i].field, ": ", violations[i].description, "\n");
+  for (std::size_t i = 0; i < violations.size(); ++i) {
+    const FieldViolation& violation = violations[i];
+    if (i > 0) {  // the first one is in the message
+      absl::StrAppend(&text, "  ", violation.field, ": ", violation.description, "\n");
+    }
+    const std::string origin = origins.Of(violation.field);
+    if (!origin.empty()) {
+      absl::StrAppend(&text, "  ", violation.field, " was given by ", origin, "\n");
+    }
   }
   const std::string advice = Advice(status, global);
   if (!advice.empty()) absl::StrAppend(&text, "  ", advice, "\n");
@@ -135,26 +173,62 @@ ClientOptions Context::MakeClientOptions() const {
           .user_agent = global.program};
 }
 
+absl::StatusOr<std::unique_ptr<Client>> Context::MakeClient(ClientOptions options) const {
+  absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(std::move(options));
+  if (!client.ok()) return NameFlag(client.status());
+  return client;
+}
+
 absl::StatusOr<std::unique_ptr<Client>> Context::MakeClient() const {
-  return Client::Create(MakeClientOptions());
+  return MakeClient(MakeClientOptions());
 }
 
 CallOptions Context::MakeCallOptions() const { return {.wait_for_ready = global.wait}; }
 
 int Context::InputError(const absl::Status& status) const {
   if (global.json) {
-    err << ErrorJson(status).dump() << "\n";
+    err << OneLine(ErrorJson(status, {})) << "\n";
   } else {
     err << global.program << ": " << std::string(status.message()) << "\n";
   }
   return kUsage;
 }
 
-int Context::CallError(const absl::Status& status) const {
+void Context::PrintNotes(const Notes& notes) const {
+  if (global.json) return;
+  for (const std::string& note : notes) err << global.program << ": note: " << note << "\n";
+}
+
+// Over a connection of its own and without retries: what stands in the way now.
+std::string Context::LastState() const {
+  ClientOptions options = MakeClientOptions();
+  options.retry.max_attempts = 1;
+  options.use_stream = false;
+  options.shared_memory_bytes = 0;
+  const auto client = Client::Create(std::move(options));
+  if (!client.ok()) return std::string(client.status().message());
+  const absl::StatusOr<ServingStatus> health = (*client)->CheckHealth("", {.timeout = kLastLook});
+  if (health.ok()) return absl::StrCat("reachable, health ", Name(*health));
+  if (absl::IsDeadlineExceeded(health.status())) return "no connection, or no answer over it";
+  return std::string(health.status().message());
+}
+
+int Context::CallError(const absl::Status& status, const FieldOrigins& origins) const {
+  const absl::Status named = NameFlag(status);
+  const bool waited = global.wait && absl::IsDeadlineExceeded(status);
+  const std::string last_state = waited ? LastState() : "";
   if (global.json) {
-    err << ErrorJson(status).dump() << "\n";
-  } else {
-    err << CallErrorText(status, global);
+    nlohmann::json json = ErrorJson(named, origins);
+    json["error"]["server"] = global.server;
+    if (waited) json["error"]["waited_seconds"] = global.timeout_seconds;
+    if (waited) json["error"]["last_state"] = last_state;
+    err << OneLine(json) << "\n";
+    return ExitCodeOf(status);
+  }
+  err << CallErrorText(named, global, origins);
+  if (waited) {
+    err << absl::StrFormat("  Waited %g seconds for %s. Its last state: %s\n",
+                           global.timeout_seconds, global.server, last_state);
   }
   return ExitCodeOf(status);
 }

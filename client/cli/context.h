@@ -10,6 +10,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/cli/field_origins.h"
+#include "client/cli/tensor_files.h"
 #include "client/cpp/client.h"
 
 namespace attend::cli {
@@ -50,13 +52,23 @@ struct Context {
   std::ostream& err;
 
   ClientOptions MakeClientOptions() const;
+  // As Client::Create; an error names the flag instead of the option.
+  absl::StatusOr<std::unique_ptr<Client>> MakeClient(ClientOptions options) const;
   absl::StatusOr<std::unique_ptr<Client>> MakeClient() const;
   CallOptions MakeCallOptions() const;
 
   // Say what is wrong and what to do about it, and return the exit code that goes with it: of the
-  // caller's own flags or files, and of a call to the server.
+  // caller's own flags or files, and of a call to the server. `origins` tells which flag gave a
+  // field that the error names. Where --wait came to nothing, the server is asked once more how it
+  // is, which takes a second at most.
   int InputError(const absl::Status& status) const;
-  int CallError(const absl::Status& status) const;
+  int CallError(const absl::Status& status, const FieldOrigins& origins = {}) const;
+
+  // Tells them on standard error; with --json the result tells them.
+  void PrintNotes(const Notes& notes) const;
+
+ private:
+  std::string LastState() const;
 };
 
 // The exit code for the status of a call.

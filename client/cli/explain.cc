@@ -48,13 +48,15 @@ int RunExplain(const ExplainOptions& options, const Context& context) {
   std::string title;
   const absl::Status status = LoadInput(options, &input, &title);
   if (!status.ok()) return context.InputError(status);
+  context.PrintNotes(input.notes);
   const auto client = context.MakeClient();
   if (!client.ok()) return context.InputError(client.status());
   const absl::StatusOr<Steps> steps = FetchSteps(**client, input.args, context.MakeCallOptions());
-  if (!steps.ok()) return context.CallError(steps.status());
+  if (!steps.ok()) return context.CallError(steps.status(), options.attention.Origins());
   if (context.global.json) {
     Json json = ToJson(*steps);
     if (!options.example.empty()) json["example"] = options.example;
+    json["notes"] = input.notes;
     context.out << json.dump() << "\n";
     return kOk;
   }

@@ -1,5 +1,5 @@
 #include <optional>
-#include <utility>
+#include <string>
 
 #include "client/cli/check.h"
 #include "client/cli/commands.h"
@@ -26,42 +26,35 @@ absl::Status LoadInput(const SdpaOptions& options, AttentionInput* input) {
   return status;
 }
 
-// The tensors of a result that are there, with their names.
-std::vector<std::pair<std::string, const Tensor*>> TensorsOf(const AttendResult& result) {
-  std::vector<std::pair<std::string, const Tensor*>> tensors = {{"output", &result.output}};
-  if (result.lse.has_value()) tensors.emplace_back("lse", &*result.lse);
-  if (result.weights.has_value()) tensors.emplace_back("weights", &*result.weights);
-  if (result.scores.has_value()) tensors.emplace_back("scores", &*result.scores);
-  return tensors;
-}
-
-// Whether a tensor went to the file and need not be printed as well.
-bool IsInFile(const SdpaOptions& options, const std::string& name) {
-  if (options.output.empty()) return false;
-  const bool only_output = options.output.ends_with(".npy");
-  return !only_output || name == "output";
-}
-
 void PrintText(const SdpaOptions& options, const AttendResult& result,
                const std::optional<CheckReport>& report, std::ostream& out) {
+  std::string written;
   for (const auto& [name, tensor] : TensorsOf(result)) {
-    if (!IsInFile(options, name)) out << RenderTensor(name, *tensor);
+    if (options.output.empty()) {
+      out << RenderTensor(name, *tensor);
+    } else if (const std::string file = ResultFile(options.output, name); file != written) {
+      out << "written to " << file << "\n";
+      written = file;
+    }
   }
-  if (!options.output.empty()) out << "written to " << options.output << "\n";
   out << RenderStats(result.stats) << "\n";
   if (report.has_value()) out << RenderCheck(*report) << "\n";
 }
 
-void PrintJson(const SdpaOptions& options, const AttendResult& result,
+void PrintJson(const SdpaOptions& options, const Notes& notes, const AttendResult& result,
                const std::optional<CheckReport>& report, std::ostream& out) {
   Json json = Json::object();
   for (const auto& [name, tensor] : TensorsOf(result)) {
-    if (!IsInFile(options, name)) json[name] = ToJson(*tensor);
+    if (options.output.empty()) {
+      json[name] = ToJson(*tensor);
+    } else {
+      json["files"][name] = ResultFile(options.output, name);
+    }
   }
-  if (!options.output.empty()) json["file"] = options.output;
   json["stats"] = ToJson(result.stats);
   if (report.has_value()) json["check"] = ToJson(*report);
-  out << json.dump() << "\n";
+  json["notes"] = notes;
+  out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
 }
 
 }  // namespace
@@ -75,8 +68,9 @@ void AddSdpaFlags(CLI::App* app, SdpaOptions* options) {
       ->check(CLI::IsMember({"scaled", "capped", "biased"}))
       ->group(kGroup);
   app->add_option("--output", options->output,
-                  "FILE.npy for the output alone, or FILE.safetensors for all results (default: "
-                  "print them)")
+                  "FILE.safetensors for all results, or FILE.npy for the output and FILE.lse.npy, "
+                  "FILE.weights.npy and FILE.scores.npy for what else is asked for (default: print "
+                  "them)")
       ->group(kGroup);
   app->add_flag("--check", options->check,
                 "Compare with the float64 reference, computed here; exit code 1 if it differs")
@@ -90,22 +84,27 @@ int RunSdpa(const SdpaOptions& options, const Context& context) {
   AttentionInput input;
   absl::Status status = LoadInput(options, &input);
   if (!status.ok()) return context.InputError(status);
+  context.PrintNotes(input.notes);
+  const FieldOrigins origins = options.attention.Origins();
   const auto client = context.MakeClient();
   if (!client.ok()) return context.InputError(client.status());
   CallOptions call_options = context.MakeCallOptions();
   call_options.priority = ParsePriority(options.priority);
   const absl::StatusOr<AttendResult> result = (*client)->Attend(input.args, call_options);
-  if (!result.ok()) return context.CallError(result.status());
+  if (!result.ok()) return context.CallError(result.status(), origins);
   std::optional<CheckReport> report;
   if (options.check) {
     const absl::StatusOr<CheckReport> checked = CheckAgainstReference(input.args, *result);
-    if (!checked.ok()) return context.CallError(checked.status());
+    if (!checked.ok()) return context.CallError(checked.status(), origins);
     report = *checked;
   }
   if (!options.output.empty()) status = WriteResult(options.output, *result);
   if (!status.ok()) return context.InputError(status);
-  const auto print = context.global.json ? PrintJson : PrintText;
-  print(options, *result, report, context.out);
+  if (context.global.json) {
+    PrintJson(options, input.notes, *result, report, context.out);
+  } else {
+    PrintText(options, *result, report, context.out);
+  }
   return report.has_value() && !report->passed() ? kCheckFailed : kOk;
 }
 

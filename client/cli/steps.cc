@@ -142,6 +142,7 @@ std::vector<std::string> Settings(const AttentionArgs& args, const AttentionProb
     settings.push_back(absl::StrCat("window right ", *options.window_right));
   }
   if (options.alibi_slopes.has_value()) settings.push_back("ALiBi");
+  if (options.block_mask.has_value()) settings.push_back("block mask");
   if (args.boolean_mask.has_value()) settings.push_back("boolean mask");
   if (args.additive_mask.has_value()) settings.push_back("additive mask");
   if (options.sinks.has_value()) settings.push_back("sinks");

@@ -82,7 +82,7 @@ class App {
     ClientOptions client_options = context_.MakeClientOptions();
     client_options.connections = static_cast<int>(options_.connections);
     client_options.retry.max_attempts = options_.attempts;
-    absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(client_options);
+    absl::StatusOr<std::unique_ptr<Client>> client = context_.MakeClient(client_options);
     if (!client.ok()) return client.status();
     absl::StatusOr<ServerInfo> info = (*client)->GetServerInfo(context_.MakeCallOptions());
     if (!info.ok()) return info.status();

@@ -245,7 +245,7 @@ void AppendElements(const TensorView& tensor, std::vector<std::byte>& out) {
 
 }  // namespace
 
-absl::StatusOr<Tensor> ParseNpy(std::span<const std::byte> bytes) {
+absl::StatusOr<Tensor> ParseNpy(std::span<const std::byte> bytes, bool* narrowed) {
   const absl::string_view file(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const absl::StatusOr<FileParts> parts = FindHeader(file);
   if (!parts.ok()) return parts.status();
@@ -253,6 +253,7 @@ absl::StatusOr<Tensor> ParseNpy(std::span<const std::byte> bytes) {
   if (!header.ok()) return header.status();
   const absl::StatusOr<StoredType> type = ParseDescr(*header->descr);
   if (!type.ok()) return type.status();
+  if (narrowed != nullptr) *narrowed = type->is_float64;
   if (*header->fortran_order) {
     return HeaderError("Fortran order is not supported; save numpy.ascontiguousarray(array)");
   }
@@ -284,10 +285,10 @@ std::vector<std::byte> FormatNpy(const TensorView& tensor) {
   return bytes;
 }
 
-absl::StatusOr<Tensor> ReadNpy(const std::string& path) {
+absl::StatusOr<Tensor> ReadNpy(const std::string& path, bool* narrowed) {
   const absl::StatusOr<std::vector<std::byte>> bytes = ReadFile(path);
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<Tensor> tensor = ParseNpy(*bytes);
+  absl::StatusOr<Tensor> tensor = ParseNpy(*bytes, narrowed);
   if (!tensor.ok()) return WithPath(path, tensor.status());
   return tensor;
 }

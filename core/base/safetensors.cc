@@ -329,6 +329,7 @@ absl::StatusOr<SafetensorsFile> Parse(std::span<const std::byte> bytes) {
   SafetensorsFile file;
   file.metadata = std::move(header->metadata);
   for (Entry& entry : header->entries) {
+    if (*entry.dtype == "F64") file.narrowed.insert(entry.name);
     Tensor tensor = MakeTensor(entry, data);
     file.tensors.emplace(std::move(entry.name), std::move(tensor));
   }

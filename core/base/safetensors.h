@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ namespace attend {
 struct SafetensorsFile {
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::string> metadata;  // "__metadata__"
+  std::set<std::string> narrowed = {};          // names of what was read as F64; not written
 };
 
 // Parses the bytes of a file. F32, F16, BF16, BOOL, I8 and I64 keep their type; F64 is narrowed to

@@ -4,13 +4,15 @@
 #include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/resource_quota.h>
+#include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "server/process/listen_failure.h"
 #include "server/process/unix_socket.h"
 #include "server/settings/address.h"
 
@@ -49,15 +51,17 @@ void SetLimits(const Settings& settings, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
-// Which of the addresses could not be listened on: gRPC leaves their ports at 0.
+// Why the server does not listen. gRPC takes the addresses in their order and stops at the first
+// that it cannot have: that one's port stays at 0.
 absl::Status NotListening(const std::vector<Address>& addresses, const std::vector<int>& ports) {
-  std::vector<std::string> failed;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (ports[i] == 0) failed.push_back(FormatAddress(addresses[i]));
-  }
+  const auto failed = std::find(ports.begin(), ports.end(), 0) - ports.begin();
+  if (failed == std::ssize(ports)) return absl::UnavailableError("gRPC cannot start a server");
+  const Address& address = addresses[static_cast<std::size_t>(failed)];
+  const std::optional<std::string> why = FindListenFailure(address);
+  if (why.has_value()) return absl::UnavailableError(absl::StrCat("listen: ", *why));
   return absl::UnavailableError(
-      absl::StrCat("listen: cannot listen on ", absl::StrJoin(failed, ", "),
-                   "; stop what listens there, or choose another address"));
+      absl::StrCat("listen: cannot listen on ", FormatAddress(address),
+                   ", for a reason that is gone by now; start the server again"));
 }
 
 absl::StatusOr<std::vector<Address>> PrepareAddresses(const Settings& settings) {

@@ -19,7 +19,7 @@ struct GrpcServer {
 
 // Starts to listen and to serve `services`, which must outlive the server, and reflection.
 // Messages that are compressed are refused before they are inflated.
-// Errors: UNAVAILABLE, naming the address, where it cannot be listened on; those of
+// Errors: UNAVAILABLE, naming the address and why, where it cannot be listened on; those of
 // FreeUnixSocketPath.
 absl::StatusOr<GrpcServer> StartGrpcServer(const Settings& settings,
                                            const std::vector<grpc::Service*>& services);

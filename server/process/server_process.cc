@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "server/process/listen_failure.h"
 #include "server/process/self_test.h"
 #include "server/rpc/server_info.h"
 #include "server/settings/address.h"
@@ -77,6 +78,14 @@ std::string AddressWithPort(const std::string& text, int port) {
   return FormatAddress(*address);
 }
 
+// CivetWeb's own words, where the address is not what is wrong.
+absl::Status AdminFailure(const std::string& text, const absl::Status& status) {
+  std::string why(status.message());
+  const absl::StatusOr<Address> address = ParseAddress(text);
+  if (address.ok()) why = FindListenFailure(*address).value_or(why);
+  return absl::UnavailableError(absl::StrCat("admin-listen: ", why));
+}
+
 }  // namespace
 
 ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
@@ -119,8 +128,7 @@ absl::Status ServerProcess::StartAdmin() {
       settings_.admin_listen, {.metrics = [this] { return metrics_.Exposition(); },
                                .not_ready = [this] { return NotReadyReason(); },
                                .status = [this] { return StatusJson(); }});
-  if (!admin.ok())
-    return absl::UnavailableError(absl::StrCat("admin-listen: ", admin.status().message()));
+  if (!admin.ok()) return AdminFailure(settings_.admin_listen, admin.status());
   admin_ = *std::move(admin);
   admin_address_ = AddressWithPort(settings_.admin_listen, admin_->port());
   return absl::OkStatus();

@@ -3,12 +3,9 @@
 // unknown keys pass.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iomanip>
 #include <optional>
 #include <sstream>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,43 +17,19 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/suggest.h"
+#include "server/settings/given.h"
 #include "server/settings/settings.h"
+#include "server/settings/settings_file.h"
 #include "server/settings/settings_table.h"
-#include "server/settings/suggest.h"
 
 namespace attend {
 namespace {
 
 constexpr char kPrefix[] = "ATTEND_";
-constexpr char kConfig[] = "config";
-
-// What one source says about one setting.
-struct Given {
-  std::vector<std::string> values;
-  std::string origin;  // "flag", "environment" or "file"
-  std::string where;   // for messages, such as "--threads" or "ATTEND_THREADS"
-};
-using GivenByName = std::map<std::string, Given>;
 
 std::string VariableName(absl::string_view setting) {
   return absl::StrCat(kPrefix, absl::StrReplaceAll(absl::AsciiStrToUpper(setting), {{"-", "_"}}));
-}
-
-absl::Status Refuse(absl::string_view where, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(where, ": ", why));
-}
-
-std::vector<std::string> SettingNames() {
-  std::vector<std::string> names = {kConfig};
-  for (const SettingRow& row : SettingRows()) names.push_back(row.name);
-  return names;
-}
-
-const SettingRow* FindRow(absl::string_view name) {
-  for (const SettingRow& row : SettingRows()) {
-    if (row.name == name) return &row;
-  }
-  return nullptr;
 }
 
 std::vector<std::string> SplitList(const std::vector<std::string>& values) {
@@ -145,7 +118,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   CommandLine line;
   app.add_flag("--print-config", line.print_config,
                "Print every setting with its value and origin, as a config file, and exit");
-  app.add_option(absl::StrCat("--", kConfig))
+  app.add_option(absl::StrCat("--", kConfigSetting))
       ->description("File of settings, one \"name = value\" a line, # for comments")
       ->type_name("PATH")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -206,78 +179,19 @@ absl::StatusOr<GivenByName> ReadEnvironment(const std::map<std::string, std::str
 
 // --- The file -------------------------------------------------------------------------------
 
-absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  std::error_code ignored;  // what cannot be asked about cannot be opened either
-  if (!file || text.bad() || std::filesystem::is_directory(path, ignored)) {
-    return Refuse(path, "cannot be read; name a readable file with --config or ATTEND_CONFIG");
-  }
-  const std::string content = text.str();
-  // CLI11 would take a list that does not close for one that does, less its last character.
-  if (std::count(content.begin(), content.end(), '[') !=
-      std::count(content.begin(), content.end(), ']')) {
-    return Refuse(path, "has a [ without a ]; close every list");
-  }
-  return content;
-}
-
-absl::Status CheckFileItem(const CLI::ConfigItem& item, const std::string& where) {
-  if (item.name == "++" || item.name == "--" || !item.parents.empty()) {
-    return Refuse(where, "has a section or a dotted key; write plain \"name = value\" lines");
-  }
-  if (item.name == kConfig) return Refuse(where, "a file cannot name another file; remove it");
-  const SettingRow* row = FindRow(item.name);
-  if (row == nullptr) {
-    return Refuse(where, absl::StrCat("no such setting", DidYouMean(item.name, SettingNames()),
-                                      "; see --help"));
-  }
-  if (row->kind != SettingKind::kList && item.inputs.size() != 1) {
-    return Refuse(where, absl::StrCat("has ", item.inputs.size(),
-                                      " values; write it once, in quotes where it has spaces"));
-  }
-  for (const std::string& input : item.inputs) {
-    // CLI11 2.1 ends a value at a # even between quotes, later ones do not: no version takes one.
-    if (input.find_first_of("\"'#") == std::string::npos) continue;
-    return Refuse(where, "has a quote that does not close; a value cannot hold quotes or #");
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<GivenByName> ParseFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadText(path);
-  if (!text.ok()) return text.status();
-  std::istringstream stream(*text);
-  GivenByName given;
-  std::vector<CLI::ConfigItem> items;
-  try {
-    items = CLI::ConfigTOML().from_config(stream);
-  } catch (const std::exception& error) {
-    return Refuse(path, absl::StrCat("is not a file of settings: ", error.what()));
-  }
-  for (const CLI::ConfigItem& item : items) {
-    const std::string where = absl::StrCat(path, ": ", item.name);
-    if (absl::Status status = CheckFileItem(item, where); !status.ok()) return status;
-    if (given.count(item.name) != 0) return Refuse(where, "is given twice; remove one of them");
-    given[item.name] = {item.inputs, "file", where};
-  }
-  return given;
-}
-
 // The file that the flag or the environment names. Removes it from both.
 absl::StatusOr<GivenByName> ReadFile(GivenByName& flags, GivenByName& environment,
                                      std::vector<SettingReport>& report) {
   std::optional<Given> config;
   for (GivenByName* source : {&flags, &environment}) {
-    auto node = source->extract(kConfig);
+    auto node = source->extract(kConfigSetting);
     if (!node.empty() && !config.has_value()) config = std::move(node.mapped());
   }
   if (!config.has_value()) return GivenByName();
   const std::string& path = config->values.front();
   if (path.empty()) return Refuse(config->where, "is empty; name a file, or leave it out");
-  report.push_back({kConfig, path, config->origin});
-  return ParseFile(path);
+  report.push_back({kConfigSetting, path, config->origin});
+  return ReadSettingsFile(path);
 }
 
 // --- Together -------------------------------------------------------------------------------
@@ -323,7 +237,7 @@ std::string PrintConfig(const std::vector<SettingReport>& report) {
   std::ostringstream out;
   out << std::left;
   for (const SettingReport& setting : report) {
-    const bool comment = setting.name == kConfig;
+    const bool comment = setting.name == kConfigSetting;
     out << std::setw(static_cast<int>(name_width)) << (comment ? "# config" : setting.name) << " = "
         << std::setw(static_cast<int>(value_width)) << FileValue(setting.value) << "  # "
         << setting.origin << "\n";

@@ -342,15 +342,6 @@ std::vector<SettingRow> AllRows() {
   return all;
 }
 
-absl::Status CheckRemote(absl::string_view name, const std::string& text) {
-  const absl::StatusOr<Address> address = ParseAddress(text);
-  if (!address.ok() || address->is_local()) return address.status();
-  return absl::InvalidArgumentError(absl::StrCat(
-      name, ": \"", text,
-      "\" can be reached from other hosts, and this server has no TLS; listen on ",
-      "127.0.0.1, [::1] or a Unix socket, or set allow-insecure-remote if the network is trusted"));
-}
-
 }  // namespace
 
 const std::vector<SettingRow>& SettingRows() {
@@ -364,36 +355,6 @@ Settings DefaultSettings() {
   const bool named = gethostname(name.data(), name.size() - 1) == 0;
   settings.server_name = named && CheckServerName(name.data()).ok() ? name.data() : "attend-server";
   return settings;
-}
-
-absl::Status CheckTogether(const Settings& settings) {
-  if (!settings.allow_insecure_remote) {
-    for (const std::string& address : settings.listen) {
-      if (absl::Status status = CheckRemote("listen", address); !status.ok()) return status;
-    }
-    if (!settings.admin_listen.empty()) {
-      absl::Status status = CheckRemote("admin-listen", settings.admin_listen);
-      if (!status.ok()) return status;
-    }
-  }
-  if (settings.memory_quota_bytes < settings.max_message_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("memory-quota-bytes: ", FormatSize(settings.memory_quota_bytes),
-                     " cannot hold one message of ", FormatSize(settings.max_message_bytes),
-                     "; raise it, or lower max-message-bytes"));
-  }
-  if (settings.max_queued_bytes < settings.max_message_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "max-queued-bytes: ", FormatSize(settings.max_queued_bytes), " cannot hold one message of ",
-        FormatSize(settings.max_message_bytes), "; raise it, or lower max-message-bytes"));
-  }
-  if (settings.drain_grace >= settings.drain_timeout) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "drain-grace: ", absl::FormatDuration(settings.drain_grace),
-        " leaves nothing of drain-timeout (", absl::FormatDuration(settings.drain_timeout),
-        "), which includes it; raise drain-timeout"));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace attend

@@ -36,7 +36,8 @@ const std::vector<SettingRow>& SettingRows();
 // Defaults of this machine.
 Settings DefaultSettings();
 
-// INVALID_ARGUMENT, naming the settings, where two of them contradict each other.
+// INVALID_ARGUMENT, naming the settings, where two of them contradict each other, or the ready file
+// cannot be written where it is meant to be.
 absl::Status CheckTogether(const Settings& settings);
 
 }  // namespace attend

@@ -255,6 +255,7 @@ TEST(SettingsTest, MistakesExitWith2AndSayWhatToChange) {
       {{"--log-format", "xml"}, {}, "log-format"},
       {{"--config", folder.PathOf("missing")}, {}, "missing"},
       {{"--config", unknown_key}, {}, "no-such-key"},
+      {{"--ready-file", folder.PathOf("missing/ready.json")}, {}, "is not a folder"},
       {{}, {"ATTEND_NO_SUCH_SETTING=1"}, "ATTEND_NO_SUCH_SETTING"},
       {{}, {"ATTEND_THREADS=0x10"}, "ATTEND_THREADS"},
       {{"--drain-grace", "5s", "--drain-timeout", "4s"}, {}, "drain"}};

@@ -27,6 +27,11 @@ struct Case {
     args.options.scale = scale;
     args.query_lengths = {query_length};
     args.output = {.dtype = output_dtype, .lse = true};
+    Solve();
+  }
+
+  void Solve() {
+    const DType output_dtype = *args.output.dtype;
     const auto problem = AttentionProblem::Create(args);
     EXPECT_TRUE(problem.ok()) << problem.status();
     const ReferenceResult reference = ReferenceAttention(*problem);
@@ -76,9 +81,13 @@ TEST(CheckTest, OfManyRowsComparesSomeThatAreEvenlySpread) {
   EXPECT_FALSE(check(1).passed());
 }
 
+// Of keys that are equal: scores that differ much leave one weight of 1, whatever their errors.
 TEST(CheckTest, AllowsMoreWhereScoresAreLarge) {
-  const auto share_of_an_error = [](float scale) {
+  const std::vector<float> keys(kLength * kDim, 0.7f);
+  const auto share_of_an_error = [&keys](float scale) {
     Case large(DType::kFloat32, kLength, scale);
+    large.args.key = FloatTensorView(keys, {1, 1, kLength, kDim});
+    large.Solve();
     constexpr std::size_t kIndex = kDim * (kLength - 1);
     large.SetOutput(kIndex, large.result.output.ToFloats()[kIndex] + 1e-5f);
     return large.Check().max_error_over_bound;
@@ -93,10 +102,21 @@ TEST(CheckTest, FailsAnLseThatIsOff) {
   EXPECT_FALSE(off.Check().passed());
 }
 
+TEST(CheckTest, FailsAFiniteLseOfARowWithoutKeys) {
+  Case empty;
+  empty.args.kv_lengths = {0};
+  empty.Solve();
+  EXPECT_TRUE(empty.Check().passed());
+  StoreFloat(DType::kFloat32, empty.result.lse->data.data(), 9.0f);
+  EXPECT_FALSE(empty.Check().passed());
+}
+
 TEST(CheckTest, FailsWhatShouldNotBeNan) {
   Case off;
   off.SetOutput(0, NAN);
   EXPECT_FALSE(off.Check().passed());
+  EXPECT_EQ(off.Check().nan_in_one, 1);
+  EXPECT_EQ(off.Check().nan_elements, 0);
 }
 
 TEST(CheckTest, ExpectsNanWhereTheDefinitionGivesNan) {
@@ -107,6 +127,8 @@ TEST(CheckTest, ExpectsNanWhereTheDefinitionGivesNan) {
     nan.SetOutput(static_cast<std::size_t>(kDim * (kLength - 1) + i), NAN);
   StoreFloat(DType::kFloat32, nan.result.lse->data.data() + (kLength - 1) * sizeof(float), NAN);
   EXPECT_TRUE(nan.Check().passed());
+  EXPECT_EQ(nan.Check().nan_elements, kDim + 1);
+  EXPECT_EQ(nan.Check().nan_in_one, 0);
 }
 
 TEST(CheckTest, ExpectsZerosPastAnItemsLength) {

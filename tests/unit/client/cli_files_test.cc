@@ -65,12 +65,13 @@ TEST_F(TensorFilesTest, ConvertsFloatsAlone) {
               HasSubstr("--query: is BOOL"));
 }
 
-TEST_F(TensorFilesTest, WritesAllResultsOrTheOutputAlone) {
+TEST_F(TensorFilesTest, WritesAllResults) {
   AttendResult result{.output = tensor_, .lse = tensor_};
   EXPECT_FALSE(CheckResultPath(Path("out.txt")).ok());
   ASSERT_TRUE(CheckResultPath(Path("out.npy")).ok());
   ASSERT_TRUE(WriteResult(Path("out.npy"), result).ok());
   EXPECT_THAT(ReadNpy(Path("out.npy"))->ToFloats(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(ReadNpy(Path("out.lse.npy"))->ToFloats(), ElementsAre(1, 2, 3));
   ASSERT_TRUE(WriteResult(Path("out.safetensors"), result).ok());
   const auto file = ReadSafetensors(Path("out.safetensors"));
   ASSERT_TRUE(file.ok()) << file.status();

@@ -2,8 +2,6 @@
 #ifndef ATTEND_TESTS_UNIT_CLIENT_CLI_FIXTURE_H_
 #define ATTEND_TESTS_UNIT_CLIENT_CLI_FIXTURE_H_
 
-#include <cstdlib>
-#include <filesystem>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "client/cli/app.h"
+#include "tests/support/temp_folder.h"
 
 namespace attend::cli {
 
@@ -20,6 +19,7 @@ struct Outcome {
   std::string err;
 
   nlohmann::json json() const { return nlohmann::json::parse(out); }
+  nlohmann::json error() const { return nlohmann::json::parse(err)["error"]; }
 };
 
 inline Outcome RunCommandLine(const std::vector<std::string>& arguments) {
@@ -34,14 +34,10 @@ inline Outcome RunCommandLine(const std::vector<std::string>& arguments) {
 // A folder of its own for each test.
 class TempFolderTest : public ::testing::Test {
  protected:
-  TempFolderTest() : path_(testing::TempDir() + "attend-cli-XXXXXX") {
-    EXPECT_NE(mkdtemp(path_.data()), nullptr);
-  }
-  ~TempFolderTest() override { std::filesystem::remove_all(path_); }
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
+  std::string Path(const std::string& name) const { return folder_.PathOf(name); }
 
  private:
-  std::string path_;
+  const attend::testing::TempFolder folder_;
 };
 
 }  // namespace attend::cli

@@ -2,16 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/synchronization/blocking_counter.h"
-#include "absl/synchronization/notification.h"
-#include "attend/v1/error.pb.h"
 #include "client/cpp/client.h"
 #include "tests/support/temp_folder.h"
+#include "tests/unit/client/client_fixture.h"
 #include "tests/unit/client/fake_server.h"
 #include "tests/unit/client/waiter.h"
 
@@ -20,26 +18,11 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-
-// q = (1, 1) against keys (1, 0), (0, 1), (1, 1).
-struct Step {
-  std::vector<float> query = {1, 1};
-  std::vector<float> keys = {1, 0, 0, 1, 1, 1};
-  AttentionArgs args;
-
-  Step() {
-    args.query = FloatTensorView(query, {1, 1, 1, 2});
-    args.key = FloatTensorView(keys, {1, 1, 3, 2});
-    args.value = args.key;
-  }
-};
+using testing::Step;
 
 std::unique_ptr<Client> Connect(const FakeServer& server, ClientOptions options = {}) {
-  options.target = server.target();
   options.use_stream = true;
-  absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(std::move(options));
-  EXPECT_TRUE(client.ok()) << client.status();
-  return *std::move(client);
+  return testing::Connect(server, std::move(options));
 }
 
 TEST(ClientStreamTest, CallsShareOneStream) {
@@ -54,14 +37,6 @@ TEST(ClientStreamTest, CallsShareOneStream) {
   EXPECT_TRUE(client->Attend(Step().args).ok());
   EXPECT_EQ(server.service().attempts(), 21);
   EXPECT_EQ(server.service().streams(), 1);
-}
-
-TEST(ClientStreamTest, EachConnectionHasAStream) {
-  FakeServer server;
-  const auto client = Connect(server, {.connections = 3});
-  for (int i = 0; i < 6; ++i) EXPECT_TRUE(client->Attend(Step().args).ok());
-  EXPECT_EQ(server.service().streams(), 3);
-  EXPECT_EQ(server.service().peers(), 3);
 }
 
 TEST(ClientStreamTest, AThousandCallsAreInFlightAndDestructionCancelsThem) {
@@ -112,51 +87,6 @@ TEST(ClientStreamTest, TimeoutOfOneCallEndsItAlone) {
   EXPECT_TRUE(client->Attend(Step().args, {.timeout = milliseconds(0)}).ok());
   EXPECT_FALSE(server.service().requests().back().has_timeout());
   EXPECT_EQ(server.service().streams(), 1);
-}
-
-TEST(ClientStreamTest, ErrorOfARequestHasItsDetailsAndLeavesTheStream) {
-  FakeServer server;
-  const auto client = Connect(server);
-  Step step;
-  step.args.options.scale = std::numeric_limits<float>::infinity();
-  const absl::Status status = client->Attend(step.args).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  ASSERT_EQ(GetFieldViolations(status).size(), 1u);
-  EXPECT_EQ(GetFieldViolations(status)[0].field, "options.scale");
-  EXPECT_TRUE(client->Attend(Step().args).ok());
-  EXPECT_EQ(server.service().attempts(), 2);
-  EXPECT_EQ(server.service().streams(), 1);
-}
-
-TEST(ClientStreamTest, RefusedRequestComesBackWhenTheServerSays) {
-  FakeServer server;
-  v1::RetryInfo info;
-  info.mutable_retry_delay()->set_nanos(1'000'000);
-  v1::Error error;
-  error.set_code(grpc::StatusCode::RESOURCE_EXHAUSTED);
-  error.add_details()->set_type_url("type.googleapis.com/google.rpc.RetryInfo");
-  error.mutable_details(0)->set_value(info.SerializeAsString());
-  server.service().FailNext(
-      2, {grpc::StatusCode::RESOURCE_EXHAUSTED, "full", error.SerializeAsString()});
-  ClientOptions options;  // a backoff that would outlast the timeout
-  options.retry.initial_backoff = options.retry.max_backoff = milliseconds(3'600'000);
-  const auto client = Connect(server, options);
-  const absl::StatusOr<AttendResult> result = client->Attend(Step().args);
-  EXPECT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(server.service().attempts(), 3);
-}
-
-TEST(ClientStreamTest, GivesUpAfterTheLastAttempt) {
-  FakeServer server;
-  server.service().FailNext(100, {grpc::StatusCode::UNAVAILABLE, "draining"});
-  ClientOptions options;
-  options.retry.max_attempts = 3;
-  options.retry.initial_backoff = milliseconds(1);
-  const auto client = Connect(server, options);
-  const absl::Status status = client->Attend(Step().args).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(status.message(), "draining");
-  EXPECT_EQ(server.service().attempts(), 3);
 }
 
 TEST(ClientStreamTest, BrokenStreamIsOpenedAnewForWhatWasInFlight) {
@@ -230,17 +160,6 @@ TEST(ClientStreamTest, ObeysAServerThatForbidsRetries) {
   EXPECT_EQ(server.service().attempts(), 1);
 }
 
-TEST(ClientStreamTest, CallsBackAtOnceWhereNoRequestCanBeMade) {
-  FakeServer server;
-  const auto client = Connect(server);
-  Waiter waiter;
-  client->AttendAsync({}, waiter.callback());
-  ASSERT_TRUE(waiter.done());
-  EXPECT_EQ(waiter.Wait().status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(client->Attend(Step().args, {.timeout = milliseconds(-1)}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
 TEST(ClientStreamTest, RequestThatIsTooLargeForTheServerHarmsNoOther) {
   FakeServer server("127.0.0.1:0", 1000);
   server.service().HoldCalls();
@@ -279,18 +198,6 @@ TEST(ClientStreamTest, AnswerPastItsLimitIsRefusedBeforeItIsAskedFor) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the answer is larger"));
   EXPECT_EQ(server.service().attempts(), 1);
-}
-
-TEST(ClientStreamTest, DestructionDoesNotHangOnACallbackThatThrew) {
-  FakeServer server;
-  auto client = Connect(server);
-  absl::Notification called;
-  client->AttendAsync(Step().args, [&called](const absl::StatusOr<AttendResult>&) {
-    called.Notify();
-    throw std::runtime_error("a callback must not throw");
-  });
-  called.WaitForNotification();
-  client.reset();
 }
 
 TEST(ClientStreamTest, WaitsForAServerThatIsNotThereYet) {

@@ -2,61 +2,22 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "attend/v1/error.pb.h"
 #include "tests/support/temp_folder.h"
+#include "tests/unit/client/client_fixture.h"
 #include "tests/unit/client/fake_server.h"
-#include "tests/unit/client/waiter.h"
 
 namespace attend {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::Connect;
 using ::testing::ElementsAre;
-using ::testing::FloatNear;
 using ::testing::HasSubstr;
-using ::testing::Pointwise;
-
-constexpr float kFourDecimals = 0.5e-4f;
-
-// q = (1, 1) against keys (1, 0), (0, 1), (1, 1): weights 0.2483, 0.2483, 0.5035.
-struct Step {
-  std::vector<float> query = {1, 1};
-  std::vector<float> keys = {1, 0, 0, 1, 1, 1};
-  AttentionArgs args;
-
-  Step() {
-    args.query = FloatTensorView(query, {1, 1, 1, 2});
-    args.key = FloatTensorView(keys, {1, 1, 3, 2});
-    args.value = args.key;
-    args.options.causal = true;
-    args.options.alignment = Alignment::kLast;
-    args.output.weights = true;
-  }
-};
-
-std::unique_ptr<Client> Connect(const FakeServer& server, ClientOptions options = {}) {
-  options.target = server.target();
-  absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(std::move(options));
-  EXPECT_TRUE(client.ok()) << client.status();
-  return *std::move(client);
-}
-
-TEST(ClientTest, ComputesTheWorkedStep) {
-  FakeServer server;
-  const auto client = Connect(server);
-  const absl::StatusOr<AttendResult> result = client->Attend(Step().args);
-  ASSERT_TRUE(result.ok()) << result.status();
-  ASSERT_TRUE(result->weights.has_value());
-  EXPECT_THAT(result->weights->ToFloats(),
-              Pointwise(FloatNear(kFourDecimals), {0.2483f, 0.2483f, 0.5035f}));
-  EXPECT_EQ(result->stats.server, "fake");
-  EXPECT_EQ(result->stats.compute, milliseconds(2));
-}
+using testing::Step;
 
 TEST(ClientTest, WorksOverAUnixSocket) {
   const testing::TempFolder folder;
@@ -64,79 +25,6 @@ TEST(ClientTest, WorksOverAUnixSocket) {
     FakeServer server("unix:" + folder.PathOf("socket"));
     EXPECT_TRUE(Connect(server)->Attend(Step().args).ok());
   }
-}
-
-TEST(ClientTest, CallsBackWithTheResult) {
-  FakeServer server;
-  const auto client = Connect(server);
-  Waiter waiter;
-  {
-    const Step step;  // read before AttendAsync returns
-    client->AttendAsync(step.args, waiter.callback());
-  }
-  ASSERT_TRUE(waiter.Wait().ok()) << waiter.Wait().status();
-  EXPECT_THAT(waiter.Wait()->output.ToFloats(),
-              Pointwise(FloatNear(kFourDecimals), {0.7517f, 0.7517f}));
-}
-
-TEST(ClientTest, CallsBackAtOnceWhereNoRequestCanBeMade) {
-  FakeServer server;
-  const auto client = Connect(server);
-  Waiter waiter;
-  client->AttendAsync({}, waiter.callback());
-  ASSERT_TRUE(waiter.done());
-  EXPECT_EQ(waiter.Wait().status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST(ClientTest, CancelEndsACall) {
-  FakeServer server;
-  server.service().HoldCalls();
-  const auto client = Connect(server);
-  Waiter waiter;
-  const CallHandle handle = client->AttendAsync(Step().args, waiter.callback());
-  server.service().WaitUntilHeld(1);
-  EXPECT_FALSE(waiter.done());
-  handle.Cancel();
-  EXPECT_EQ(waiter.Wait().status().code(), absl::StatusCode::kCancelled);
-}
-
-TEST(ClientTest, CancelOfAFinishedCallDoesNothing) {
-  FakeServer server;
-  auto client = Connect(server);
-  Waiter waiter;
-  const CallHandle handle = client->AttendAsync(Step().args, waiter.callback());
-  EXPECT_TRUE(waiter.Wait().ok());
-  handle.Cancel();
-  client.reset();
-  handle.Cancel();
-  CallHandle().Cancel();
-}
-
-TEST(ClientTest, DestructionDoesNotHangOnACallbackThatThrew) {
-  FakeServer server;
-  auto client = Connect(server);
-  absl::Notification called;
-  client->AttendAsync(Step().args, [&called](const absl::StatusOr<AttendResult>&) {
-    called.Notify();
-    throw std::runtime_error("a callback must not throw");
-  });
-  called.WaitForNotification();
-  client.reset();
-}
-
-TEST(ClientTest, DestructionCancelsCallsAndWaitsForTheirCallbacks) {
-  FakeServer server;
-  server.service().HoldCalls();
-  auto client = Connect(server);
-  Waiter first;
-  Waiter second;
-  client->AttendAsync(Step().args, first.callback());
-  client->AttendAsync(Step().args, second.callback());
-  server.service().WaitUntilHeld(2);
-  client.reset();
-  ASSERT_TRUE(first.done());
-  ASSERT_TRUE(second.done());
-  EXPECT_EQ(first.Wait().status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST(ClientTest, RetriesWhenUnavailable) {
@@ -160,41 +48,6 @@ TEST(ClientTest, RetriesARequestThatIsLargerThanGrpcsOwnRetryBuffer) {
   const absl::StatusOr<AttendResult> result = client->Attend(args);
   EXPECT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(server.service().attempts(), 3);
-}
-
-TEST(ClientTest, GivesUpAfterTheLastAttempt) {
-  FakeServer server;
-  server.service().FailNext(100, {grpc::StatusCode::UNAVAILABLE, "draining"});
-  ClientOptions options;
-  options.retry.max_attempts = 2;
-  const auto client = Connect(server, options);
-  EXPECT_EQ(client->Attend(Step().args).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(server.service().attempts(), 2);
-}
-
-TEST(ClientTest, DoesNotRetryWhatCannotSucceed) {
-  FakeServer server;
-  const auto client = Connect(server);
-  Step step;
-  step.args.options.scale = std::numeric_limits<float>::infinity();
-  const absl::Status status = client->Attend(step.args).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  ASSERT_EQ(GetFieldViolations(status).size(), 1u);
-  EXPECT_EQ(GetFieldViolations(status)[0].field, "options.scale");
-  EXPECT_EQ(server.service().attempts(), 1);
-}
-
-TEST(ClientTest, RetriesWhenTheServerSaysWhen) {
-  FakeServer server;
-  server.service().FailNext(1, {grpc::StatusCode::RESOURCE_EXHAUSTED, "the queue is full"},
-                            {{"grpc-retry-pushback-ms", "1"}});
-  ClientOptions options;  // a backoff that would outlast the timeout
-  options.retry.initial_backoff = options.retry.max_backoff = milliseconds(3'600'000);
-  options.default_timeout = milliseconds(60'000);
-  const auto client = Connect(server, options);
-  const absl::StatusOr<AttendResult> result = client->Attend(Step().args);
-  EXPECT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(server.service().attempts(), 2);
 }
 
 TEST(ClientTest, ObeysAServerThatForbidsRetries) {
@@ -288,22 +141,6 @@ TEST(ClientTest, RefusesMetadataThatIsNotLegal) {
         << name;
   }
   EXPECT_EQ(server.service().attempts(), 0);
-}
-
-TEST(ClientTest, RefusesATimeoutThatIsNone) {
-  FakeServer server;
-  const auto client = Connect(server);
-  for (const milliseconds timeout : {milliseconds(-1), milliseconds::max()}) {
-    EXPECT_EQ(client->GetServerInfo({.timeout = timeout}).status().code(),
-              absl::StatusCode::kInvalidArgument);
-  }
-}
-
-TEST(ClientTest, SpreadsCallsOverItsConnections) {
-  FakeServer server;
-  const auto client = Connect(server, {.connections = 3});
-  for (int i = 0; i < 6; ++i) EXPECT_TRUE(client->Attend(Step().args).ok());
-  EXPECT_EQ(server.service().peers(), 3);
 }
 
 TEST(ClientTest, ReadsServerInfo) {

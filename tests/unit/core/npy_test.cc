@@ -96,6 +96,16 @@ TEST(NpyTest, NarrowsFloat64ToTheNearestFloat32) {
               ElementsAre(0.1f, 1.0f, -2.5f, std::numeric_limits<float>::infinity()));
 }
 
+TEST(NpyTest, TellsWhetherItNarrowed) {
+  for (const bool wide : {true, false}) {
+    const std::string data = wide ? Raw<double>({0.1}) : Raw<float>({0.1f});
+    bool narrowed = !wide;
+    EXPECT_TRUE(
+        ParseNpy(Bytes(File(HeaderOf(wide ? "<f8" : "<f4", "(1,)"), data)), &narrowed).ok());
+    EXPECT_EQ(narrowed, wide);
+  }
+}
+
 TEST(NpyTest, RoundTripsEveryDTypeAndRank) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kBool,
                             DType::kInt8, DType::kInt64}) {

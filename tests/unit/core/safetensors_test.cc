@@ -78,6 +78,7 @@ TEST(SafetensorsTest, ConvertsTypesThatTensorsDoNotHave) {
   EXPECT_EQ(file->tensors.at("f").dtype, DType::kFloat32);
   EXPECT_THAT(file->tensors.at("f").ToFloats(),
               ElementsAre(0.1f, std::numeric_limits<float>::infinity()));
+  EXPECT_EQ(file->narrowed, std::set<std::string>({"f"}));
   const Tensor& widened = file->tensors.at("i");
   EXPECT_EQ(widened.dtype, DType::kInt64);
   ASSERT_THAT(widened.data, SizeIs(16));

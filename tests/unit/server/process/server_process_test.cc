@@ -130,6 +130,16 @@ TEST_F(ServerProcessTest, RefusesAddressesThatAreTaken) {
     ASSERT_FALSE(second.ok()) << flag;
     EXPECT_THAT(std::string(second.status().message()), HasSubstr(flag.substr(flag.find('=') + 1)));
   }
+  for (const std::string setting : {"listen", "admin-listen"}) {
+    const std::string taken = setting == "listen" ? tcp_address : process->admin_address();
+    EXPECT_THAT(std::string(Start({absl::StrCat("--", setting, "=", taken)}).status().message()),
+                HasSubstr(absl::StrCat(setting, ": cannot listen on ", taken,
+                                       ": Address already in use; another process")));
+  }
+  // The first of two that fails is named, and only that one.
+  const std::string two = std::string(
+      Start({absl::StrCat("--listen=", tcp_address, ",127.0.0.1:0")}).status().message());
+  EXPECT_THAT(two, ::testing::Not(HasSubstr("127.0.0.1:0")));
   // The first one serves on.
   HealthCheckResponse response;
   grpc::ClientContext context;
@@ -137,6 +147,18 @@ TEST_F(ServerProcessTest, RefusesAddressesThatAreTaken) {
       Health::NewStub(grpc::CreateChannel(unix_address, grpc::InsecureChannelCredentials()));
   ASSERT_TRUE(stub->Check(&context, HealthCheckRequest(), &response).ok());
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
+}
+
+TEST_F(ServerProcessTest, TellsWhyAnAddressIsNone) {
+  const auto message = [this](const std::string& flag) {
+    return std::string(Start({"--allow-insecure-remote", flag}).status().message());
+  };
+  for (const char* setting : {"listen", "admin-listen"}) {  // an address of documentation
+    EXPECT_THAT(message(absl::StrCat("--", setting, "=192.0.2.1:0")),
+                HasSubstr(absl::StrCat(setting, ": cannot listen on 192.0.2.1:0: Cannot assign ")));
+  }
+  EXPECT_THAT(message("--listen=unix:/no/such/folder/a.sock"),
+              HasSubstr("unix:/no/such/folder/a.sock: No such file or directory"));
 }
 
 TEST_F(ServerProcessTest, RefusesCompressedMessages) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
+#include <sys/stat.h>
 #include <vector>
 
 #include "server/settings/settings.h"
@@ -193,7 +194,7 @@ TEST_F(LoadSettingsTest, RefusesUnknownNamesOfEverySource) {
       ErrorOf({}, {{"ATTEND_TREADS", "2"}}),
       "ATTEND_TREADS: no such setting, did you mean ATTEND_THREADS?; unset it, or see --help");
   EXPECT_EQ(ErrorOf({"--config", File("thread = 2\n")}),
-            path_ + ": thread: no such setting, did you mean threads?; see --help");
+            path_ + ":1: thread: no such setting, did you mean threads?; see --help");
 }
 
 TEST_F(LoadSettingsTest, IgnoresVariablesOfOthers) {
@@ -213,7 +214,7 @@ TEST_F(LoadSettingsTest, IgnoresVariablesOfOthers) {
 
 TEST_F(LoadSettingsTest, RefusesMalformedFiles) {
   EXPECT_THAT(ErrorOf({"--config", "/nonexistent/attend.conf"}), HasSubstr("cannot be read"));
-  EXPECT_THAT(ErrorOf({"--config", ::testing::TempDir()}), HasSubstr("cannot be read"));
+  EXPECT_THAT(ErrorOf({"--config", ::testing::TempDir()}), HasSubstr("is not a regular file"));
   EXPECT_THAT(ErrorOf({"--config", ""}), HasSubstr("--config: is empty"));
   EXPECT_THAT(ErrorOf({"--config", File("[server]\nthreads = 2\n")}), HasSubstr("has a section"));
   EXPECT_THAT(ErrorOf({"--config", File("server.threads = 2\n")}), HasSubstr("has a section"));
@@ -228,6 +229,47 @@ TEST_F(LoadSettingsTest, RefusesMalformedFiles) {
   EXPECT_THAT(ErrorOf({"--config", File("ready-file = \"/tmp/a#b\"\n")}),
               HasSubstr("a value cannot hold quotes or #"));
   EXPECT_THAT(ErrorOf({"--config", File("these are words\n")}), HasSubstr("no such setting"));
+}
+
+TEST_F(LoadSettingsTest, NamesTheLineOfAFilesMistake) {
+  const auto error_of = [this](const std::string& text) {
+    return ErrorOf({"--config", File(text)}).substr(path_.size());
+  };
+  EXPECT_THAT(error_of("# one\n\nthread = 2\n"), StartsWith(":3: thread: no such setting"));
+  EXPECT_THAT(error_of("warm = true\n threads = many\n"),
+              StartsWith(":2: threads: \"many\" is not a whole number"));
+  EXPECT_THAT(error_of("threads = 2\nwarm = true\nthreads = 3\n"),
+              StartsWith(":3: threads: is given twice"));
+  EXPECT_THAT(error_of("warm = true\n[server]\nthreads = 2\n"), StartsWith(":2: has a section"));
+  EXPECT_THAT(error_of("warm = true\nserver.threads = 2\n"),
+              StartsWith(":2: threads: has a section or a dotted key"));
+  EXPECT_THAT(error_of("listen = [\"127.0.0.1:1\",\n  \"unix:/x\"]\nwarm = maybe # or not\n"),
+              StartsWith(":3: warm: \"maybe\" is not a switch"));
+  EXPECT_THAT(error_of("warm = true\nlisten = [127.0.0.1:1\nthreads = 2\n"),
+              StartsWith(":2: has a [ without a ]"));
+  EXPECT_THAT(error_of("warm = true\nlisten = 127.0.0.1:1]\n"),
+              StartsWith(":2: has a ] without a ["));
+  EXPECT_THAT(error_of("warm = true\nthese are words # indeed\n"),
+              StartsWith(":2: these are words: no such setting"));
+}
+
+TEST_F(LoadSettingsTest, RefusesWhatIsNoRegularFileAtOnce) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);  // that nobody writes to
+  EXPECT_EQ(ErrorOf({"--config", path_}),
+            path_ +
+                ": is not a regular file but a folder, a pipe, a socket or a device; write the "
+                "settings to a file, and name that with --config or ATTEND_CONFIG");
+  EXPECT_THAT(ErrorOf({"--config", "/dev/null"}), HasSubstr("is not a regular file"));
+}
+
+TEST_F(LoadSettingsTest, RefusesAReadyFileThatCannotBeWritten) {
+  EXPECT_EQ(
+      ErrorOf({"--ready-file=/no/such/folder/ready.json"}),
+      "ready-file: \"/no/such/folder/ready.json\" cannot be written, /no/such/folder is not a "
+      "folder; create it, or name a file in another one");
+  EXPECT_THAT(ErrorOf({"--ready-file", File("") + "/ready.json"}), HasSubstr("is not a folder"));
+  EXPECT_THAT(ErrorOf({"--ready-file=/usr/lib"}), HasSubstr("is a folder; name a file"));
+  EXPECT_EQ(ErrorOf({"--ready-file=" + path_}), "no error");
 }
 
 TEST_F(LoadSettingsTest, AcceptsAnEmptyFile) {

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "server/settings/suggest.h"
 
 namespace attend {
 namespace {
@@ -66,13 +65,6 @@ TEST(ParseSwitchTest, KnowsTwoWords) {
   EXPECT_TRUE(*ParseSwitch("true"));
   EXPECT_FALSE(*ParseSwitch("false"));
   for (const char* text : {"", "yes", "1", "True"}) EXPECT_FALSE(ParseSwitch(text).ok()) << text;
-}
-
-TEST(DidYouMeanTest, OffersTheNearestNameOrNothing) {
-  EXPECT_EQ(DidYouMean("thread", {"listen", "threads"}, "--"), ", did you mean --threads?");
-  EXPECT_EQ(DidYouMean("queue-dealy", {"queue-delay", "queue-bytes"}),
-            ", did you mean queue-delay?");
-  EXPECT_EQ(DidYouMean("colour", {"listen", "threads"}), "");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // "Did you mean ...?" for names that do not exist.
-#ifndef ATTEND_SERVER_SETTINGS_SUGGEST_H_
-#define ATTEND_SERVER_SETTINGS_SUGGEST_H_
+#ifndef ATTEND_CORE_BASE_SUGGEST_H_
+#define ATTEND_CORE_BASE_SUGGEST_H_
 
 #include <string>
 #include <vector>
@@ -16,4 +16,4 @@ std::string DidYouMean(absl::string_view unknown, const std::vector<std::string>
 
 }  // namespace attend
 
-#endif  // ATTEND_SERVER_SETTINGS_SUGGEST_H_
+#endif  // ATTEND_CORE_BASE_SUGGEST_H_

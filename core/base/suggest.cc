@@ -1,4 +1,4 @@
-#include "server/settings/suggest.h"
+#include "core/base/suggest.h"
 
 #include <algorithm>
 #include <cstddef>
