@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
+#include <optional>
 #include <pthread.h>
 #include <utility>
 
@@ -101,7 +102,7 @@ void Scheduler::StartWork() {
     const bool any = start.group != nullptr || start.tiled != nullptr || start.hopeless != nullptr;
     if (!any) return;
     if (start.hopeless != nullptr) {
-      Drop(std::move(start.hopeless), absl::StatusCode::kDeadlineExceeded);
+      Drop(std::move(start.hopeless), DropReason::kDeadline);
     }
     if (start.tiled != nullptr) StartTiled(*start.tiled);
     const bool out_of_memory = start.group != nullptr && !SubmitGroup(*start.group);
@@ -291,10 +292,10 @@ absl::Status Scheduler::MakeJob(ScheduledTask& running) {
 }
 
 bool Scheduler::ShouldStop(ScheduledTask& running) const {
-  if (running.stop_reason.load(std::memory_order_relaxed) != absl::StatusCode::kOk) return true;
+  if (running.StopReason().has_value()) return true;
   const absl::Time deadline = running.task->deadline;
   if (deadline == absl::InfiniteFuture() || clock_.Now() < deadline) return false;
-  running.RequestStop(absl::StatusCode::kDeadlineExceeded);
+  running.RequestStop(DropReason::kDeadline);
   return true;
 }
 
@@ -330,11 +331,10 @@ void Scheduler::Finish(ScheduledTask& running, absl::Status status) {
       }
     }
   }
-  if (absl::IsCancelled(status)) {
-    const absl::StatusCode reason = owned->stop_reason.load();
-    CountDrop(reason);
-    status = GivenUp(reason);
-  }
+  const Priority priority = owned->task->priority;
+  const std::optional<DropReason> stopped = owned->StopReason();
+  if (absl::IsCancelled(status) && stopped.has_value()) status = GiveUp(*stopped, priority);
+  if (absl::IsResourceExhausted(status)) CountDrop(DropReason::kNoMemory, priority);
   TaskStats stats{.queue = now - owned->task->arrival};
   if (owned->begun) {
     --num_computing_;
