@@ -156,7 +156,8 @@ class Scheduler {
   bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsStill() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // The timer thread: what waits expires, and groups stop waiting for company.
+  // The timer thread: what waits expires, groups stop waiting for company, and what there was no
+  // memory to start is tried again.
   void RunTimer();
   bool WaitForTimer() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Time NextWakeUp() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -212,6 +213,9 @@ class Scheduler {
   std::array<std::array<int, kNumPriorities>, kNumTaskSizes> num_running_ ABSL_GUARDED_BY(mutex_){};
   // What a unit of cost has taken lately, with all that shared the workers, by TaskSize.
   std::array<double, kNumTaskSizes> seconds_per_cost_ ABSL_GUARDED_BY(mutex_){};
+  // When the timer thread is to start what waits, since there was no memory to; infinite future:
+  // there was.
+  absl::Time retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   int active_groups_ ABSL_GUARDED_BY(mutex_) = 0;
   bool group_comes_ ABSL_GUARDED_BY(mutex_) = false;  // that will take what waits then
   int num_busy_ ABSL_GUARDED_BY(mutex_) = 0;          // threads that still need the scheduler
