@@ -335,7 +335,11 @@ absl::Status ComputeAttention(AttentionEngine& engine, Executor& executor,
       MakeAttentionJob(engine, problem, outputs, std::move(hooks));
   if (!job.ok()) return job.status();
   TileJob* const jobs[] = {job->get()};
-  executor.Run(jobs);
+  try {
+    executor.Run(jobs);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no memory to start the request");
+  }
   return result;
 }
 

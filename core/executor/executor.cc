@@ -100,15 +100,17 @@ class Executor::Impl {
   int num_threads() const { return threads_; }
 
   void Submit(TileJob& job, const JobOptions& options) {
-    bool added = false;
+    std::uint64_t number = 0;
     int loops = 0;
     {
       const absl::MutexLock lock(&mutex_);
-      added = queue_.Add(job, options);
-      loops = AddLoops();
+      number = queue_.Add(job, options);
+      if (number != 0) loops = AddLoops();
     }
-    if (!added) return job.Finish();
-    StartLoops(loops);
+    if (number == 0) return job.Finish();
+    if (StartLoops(loops)) return;
+    const absl::MutexLock lock(&mutex_);
+    if (!SomeLoopComes() && queue_.Remove(number)) throw std::bad_alloc();
   }
 
  private:
@@ -165,26 +167,40 @@ class Executor::Impl {
     }
   }
 
-  // How many loops more the units that are ready can use; they count from now on.
+  // Whether TBB is sure to have a loop that has not ended; it ends only where nothing is ready. One
+  // that is about to be started is none, since that may fail.
+  bool SomeLoopComes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return busy_loops_ > 0 || loops_ > starting_;
+  }
+
+  // How many loops more the units that are ready can use; they count from now on. At least one
+  // where no other is sure to come, even if that makes more loops than threads: one too many finds
+  // nothing to take and ends.
   int AddLoops() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     short_units_ready_.store(queue_.num_ready_short() > 0, std::memory_order_relaxed);
     const std::int64_t coming = loops_ - busy_loops_;  // each of which takes units soon
-    const std::int64_t useful = std::max<std::int64_t>(0, queue_.num_ready() - coming);
-    const int added = static_cast<int>(std::min<std::int64_t>(threads_ - loops_, useful));
-    loops_ += added;
-    return added;
+    const std::int64_t useful = queue_.num_ready() - coming;
+    const std::int64_t needed = queue_.num_ready() > 0 && !SomeLoopComes() ? 1 : 0;
+    const std::int64_t added = std::max(needed, std::min<std::int64_t>(threads_ - loops_, useful));
+    loops_ += static_cast<int>(added);
+    starting_ += static_cast<int>(added);
+    return static_cast<int>(added);
   }
 
-  // Where there is no memory for a loop, whoever adds or ends units next tries again.
-  void StartLoops(int count) {
-    for (int started = 0; started < count; ++started) {
-      try {
+  // False where there is no memory for all of them: whoever adds or ends units next tries again.
+  bool StartLoops(int count) {
+    int started = 0;
+    try {
+      for (; started < count; ++started) {
         arena_.enqueue(Loop(*this));
-      } catch (const std::bad_alloc&) {
-        const absl::MutexLock lock(&mutex_);
-        loops_ -= count - started;
-        return;
+        --starting_;
       }
+      return true;
+    } catch (const std::bad_alloc&) {
+      const absl::MutexLock lock(&mutex_);
+      loops_ -= count - started;
+      starting_ -= count - started;
+      return false;
     }
   }
 
@@ -253,6 +269,8 @@ class Executor::Impl {
   TileQueue queue_ ABSL_GUARDED_BY(mutex_);
   int loops_ ABSL_GUARDED_BY(mutex_) = 0;       // that run or are about to
   int busy_loops_ ABSL_GUARDED_BY(mutex_) = 0;  // of these: that run units
+  // Loops that count and that TBB may not have yet. Falls without the mutex, perhaps a little late.
+  std::atomic<int> starting_{0};
   // What a long unit looks at without the mutex: it may come a little late.
   std::atomic<bool> short_units_ready_{false};
   tbb::global_control parallelism_;
@@ -271,7 +289,15 @@ void Executor::Run(std::span<TileJob* const> jobs) {
   absl::BlockingCounter finished(static_cast<int>(jobs.size()));
   std::deque<AwaitedJob> awaited;  // whose elements stay where they are
   for (TileJob* job : jobs) awaited.emplace_back(*job, finished);
-  for (AwaitedJob& job : awaited) impl_->Submit(job, {});
+  auto next = awaited.begin();
+  try {
+    for (; next != awaited.end(); ++next) impl_->Submit(*next, {});
+  } catch (const std::bad_alloc&) {
+    // What has started refers to what lives here.
+    for (; next != awaited.end(); ++next) finished.DecrementCount();
+    finished.Wait();
+    throw;
+  }
   finished.Wait();
 }
 

@@ -35,7 +35,8 @@ class Executor {
   void Submit(TileJob& job, const JobOptions& options = {});
 
   // Runs all jobs to their end, side by side, and returns when the last has finished. The calling
-  // thread waits and does not compute.
+  // thread waits and does not compute. Throws std::bad_alloc, and then some never start, while
+  // those that did have finished.
   void Run(std::span<TileJob* const> jobs);
 
  private:

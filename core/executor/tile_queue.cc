@@ -20,6 +20,7 @@ struct TileQueue::Entry {
   double weight = 1;
   FairShare* share = nullptr;
   std::uint64_t number = 0;  // jobs that stand at the same time go in the order in which they came
+  bool begun = false;        // units of it have been taken
   double claim = 0;          // its start time
   int stage = 0;
   std::int64_t unit_cost = 1;  // of the stage
@@ -39,10 +40,10 @@ bool TileQueue::Earlier::operator()(const Entry* a, const Entry* b) const {
   return std::tie(a->claim, a->number) < std::tie(b->claim, b->number);
 }
 
-bool TileQueue::Add(TileJob& job, const JobOptions& options) {
+std::uint64_t TileQueue::Add(TileJob& job, const JobOptions& options) {
   Entry added;
   added.job = &job;
-  if (!EnterStage(added, 0)) return false;
+  if (!EnterStage(added, 0)) return 0;
   added.weight = options.weight;
   added.share = options.share;
   added.claim = options.share != nullptr ? std::max(now_, options.share->claim_) : now_;
@@ -51,12 +52,22 @@ bool TileQueue::Add(TileJob& job, const JobOptions& options) {
   Entry& entry = entries_.back();
   entry.self = std::prev(entries_.end());
   try {
-    ready_.insert(&entry);
+    ReadyOf(entry).insert(&entry);
   } catch (...) {
     entries_.pop_back();
     throw;
   }
   CountReady(entry, entry.num_units);
+  return entry.number;
+}
+
+bool TileQueue::Remove(std::uint64_t number) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [number](const Entry& entry) { return entry.number == number; });
+  if (found == entries_.end() || found->begun) return false;
+  CountReady(*found, -found->num_units);
+  ReadyOf(*found).erase(&*found);
+  entries_.erase(found);
   return true;
 }
 
@@ -79,24 +90,25 @@ void TileQueue::CountReady(const Entry& entry, std::int64_t units) {
 }
 
 std::optional<TileQueue::Units> TileQueue::Pop() {
-  if (ready_.empty()) return std::nullopt;
-  return Take(ready_.begin());
+  if (ready_short_.empty() && ready_long_.empty()) return std::nullopt;
+  const bool is_short =
+      ready_long_.empty() ||
+      (!ready_short_.empty() && Earlier()(*ready_short_.begin(), *ready_long_.begin()));
+  return Take(is_short ? ready_short_ : ready_long_);
 }
 
 std::optional<TileQueue::Units> TileQueue::PopShort(double claim) {
-  if (num_ready_short_ == 0) return std::nullopt;
-  for (auto at = ready_.begin(); at != ready_.end() && (*at)->claim < claim; ++at) {
-    if (IsShort(**at)) return Take(at);
-  }
-  return std::nullopt;
+  if (ready_short_.empty() || (*ready_short_.begin())->claim >= claim) return std::nullopt;
+  return Take(ready_short_);
 }
 
-TileQueue::Units TileQueue::Take(Ready::iterator at) {
+TileQueue::Units TileQueue::Take(Ready& ready) {
   // The node itself moves, so that nothing is allocated for a unit.
-  Ready::node_type node = ready_.extract(at);
+  Ready::node_type node = ready.extract(ready.begin());
   Entry& entry = *node.value();
-  const std::int64_t ready = entry.num_units - entry.next;
-  const std::int64_t fair_part = std::max<std::int64_t>(1, ready / (2 * threads_));
+  entry.begun = true;
+  const std::int64_t left = entry.num_units - entry.next;
+  const std::int64_t fair_part = std::max<std::int64_t>(1, left / (2 * threads_));
   const std::int64_t count = std::clamp<std::int64_t>(kWorthTaking / entry.unit_cost, 1, fair_part);
   now_ = std::max(now_, entry.claim);
   entry.claim += static_cast<double>(count) * static_cast<double>(entry.unit_cost) / entry.weight;
@@ -110,7 +122,7 @@ TileQueue::Units TileQueue::Take(Ready::iterator at) {
   entry.next += count;
   CountReady(entry, -count);
   if (entry.next < entry.num_units) {
-    ready_.insert(std::move(node));
+    ready.insert(std::move(node));
   } else {
     entry.parked = std::move(node);
   }
@@ -127,7 +139,7 @@ bool TileQueue::Done(const Units& units) {
   }
   entry.claim = std::max(entry.claim, now_);
   CountReady(entry, entry.num_units);
-  ready_.insert(std::move(entry.parked));
+  ReadyOf(entry).insert(std::move(entry.parked));
   return false;
 }
 

@@ -38,9 +38,14 @@ class TileQueue {
     double claim = 0;  // where the job stands in virtual time once these have run
   };
 
-  // Takes a job in. False if it has no units: it is not taken, and whoever adds it owes it its
-  // Finish. Throws std::bad_alloc, and then has changed nothing.
-  bool Add(TileJob& job, const JobOptions& options);
+  // Takes a job in, and returns its number, which is never 0 and never used again. 0 if it has no
+  // units: it is not taken, and whoever adds it owes it its Finish. Throws std::bad_alloc, and then
+  // has changed nothing.
+  std::uint64_t Add(TileJob& job, const JobOptions& options);
+
+  // Takes a job back of which no unit has been taken. False if one has: it runs, or has run. Looks
+  // through all jobs.
+  bool Remove(std::uint64_t number);
 
   // The units to run next; none if no job has any that may run now. Several at once where units
   // are so cheap that taking them would cost more than running them.
@@ -67,11 +72,16 @@ class TileQueue {
   // Goes to the next stage that has units, from `stage` on. False if there is none.
   static bool EnterStage(Entry& entry, int stage);
   void CountReady(const Entry& entry, std::int64_t units);
-  Units Take(Ready::iterator at);
+  Ready& ReadyOf(const Entry& entry) { return IsShort(entry) ? ready_short_ : ready_long_; }
+  // Units of the first of `ready`, which is not empty.
+  Units Take(Ready& ready);
 
   const int threads_;
   std::list<Entry> entries_;
-  Ready ready_;     // entries that have units that may run
+  // Entries that have units that may run. Apart, so that the first of short units need not be
+  // looked for.
+  Ready ready_short_;
+  Ready ready_long_;
   double now_ = 0;  // in virtual time: where the last units taken stood
   std::uint64_t last_number_ = 0;
   std::int64_t num_ready_ = 0;

@@ -31,8 +31,8 @@ constexpr std::array<const char*, 7> kMethods = {"Attend",
                                                  "UnregisterSharedMemory",
                                                  "GetSharedMemoryStatus"};
 constexpr std::array<const char*, 3> kPriorities = {"high", "normal", "low"};
-constexpr std::array<const char*, 4> kDropReasons = {"deadline", "cancelled", "queue_full",
-                                                     "draining"};
+constexpr std::array<const char*, 6> kDropReasons = {"deadline",  "cancelled", "queue_full",
+                                                     "displaced", "no_memory", "draining"};
 constexpr std::array<const char*, 17> kCodes = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
     "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
@@ -73,15 +73,6 @@ Histogram& AddHistogram(Registry& registry, const char* name, const char* help,
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
 }
 
-template <std::size_t n>
-std::array<Counter*, n> AddCounters(Registry& registry, const char* name, const char* help,
-                                    const char* label, const std::array<const char*, n>& values) {
-  auto& family = prometheus::BuildCounter().Name(name).Help(help).Register(registry);
-  std::array<Counter*, n> counters{};
-  for (std::size_t i = 0; i < n; ++i) counters[i] = &family.Add({{label, values[i]}});
-  return counters;
-}
-
 using CodeCounters = std::array<Counter*, kCodes.size()>;
 
 std::array<CodeCounters, kMethods.size()> AddRequestCounters(Registry& registry) {
@@ -93,6 +84,23 @@ std::array<CodeCounters, kMethods.size()> AddRequestCounters(Registry& registry)
   for (std::size_t method = 0; method < kMethods.size(); ++method) {
     for (std::size_t code = 0; code < kCodes.size(); ++code) {
       counters[method][code] = &family.Add({{"method", kMethods[method]}, {"code", kCodes[code]}});
+    }
+  }
+  return counters;
+}
+
+using PriorityCounters = std::array<Counter*, kPriorities.size()>;
+
+std::array<PriorityCounters, kDropReasons.size()> AddDropCounters(Registry& registry) {
+  auto& family = prometheus::BuildCounter()
+                     .Name("attend_dropped_total")
+                     .Help("Requests that were not computed, or not to their end.")
+                     .Register(registry);
+  std::array<PriorityCounters, kDropReasons.size()> counters{};
+  for (std::size_t reason = 0; reason < kDropReasons.size(); ++reason) {
+    for (std::size_t priority = 0; priority < kPriorities.size(); ++priority) {
+      counters[reason][priority] =
+          &family.Add({{"reason", kDropReasons[reason]}, {"priority", kPriorities[priority]}});
     }
   }
   return counters;
@@ -171,9 +179,7 @@ class Metrics::Impl {
  public:
   const std::array<CodeCounters, kMethods.size()> requests = AddRequestCounters(registry_);
   const std::array<Histogram*, kMethods.size()> request_seconds = AddRequestSeconds(registry_);
-  const std::array<Counter*, kDropReasons.size()> dropped =
-      AddCounters(registry_, "attend_dropped_total",
-                  "Requests that were not computed, or not to their end.", "reason", kDropReasons);
+  const std::array<PriorityCounters, kDropReasons.size()> dropped = AddDropCounters(registry_);
   Histogram& queue_seconds =
       AddHistogram(registry_, "attend_queue_seconds",
                    "Time from a request's arrival to the start of compute.", SecondsBuckets());
@@ -257,8 +263,9 @@ ActivityTotals Metrics::Totals() const {
   return totals;
 }
 
-void Metrics::RequestDropped(DropReason reason) {
-  impl_->dropped[static_cast<std::size_t>(reason)]->Increment();
+void Metrics::RequestDropped(DropReason reason, PriorityLabel priority) {
+  const PriorityCounters& counters = impl_->dropped[static_cast<std::size_t>(reason)];
+  counters[static_cast<std::size_t>(priority)]->Increment();
 }
 
 std::string Metrics::Exposition() const {

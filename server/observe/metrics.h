@@ -33,6 +33,8 @@ enum class DropReason : std::uint8_t {
   kDeadline,   // its time ran out
   kCancelled,  // the caller gave up or went away
   kQueueFull,  // refused at admission: too many requests or bytes
+  kDisplaced,  // waited, and gave its place to a more urgent one
+  kNoMemory,   // memory could not be had
   kDraining,   // the server is shutting down
 };
 
@@ -91,7 +93,7 @@ class Metrics {
   void ComputeStarted();
   void ComputeEnded();
 
-  void RequestDropped(DropReason reason);
+  void RequestDropped(DropReason reason, PriorityLabel priority);
 
   // Of Attend and AttendStream.
   ActivityTotals Totals() const;

@@ -86,16 +86,27 @@ void AttendJob::Start(const absl::Status& so_far, const CallFacts& facts) {
   options_.metrics->RequestStarted(method_);
   absl::Status status = so_far;
   if (facts.trace.has_value()) trace_id_ = facts.trace->trace_id;
+  // What could not be read has no priority of its own.
+  if (absl::IsResourceExhausted(status)) CountNoMemory(v1::PRIORITY_UNSPECIFIED, facts);
   try {
     if (status.ok()) status = Submit(facts);
   } catch (const std::bad_alloc&) {
+    CountNoMemory(received_.request().priority(), facts);
     status = NoMemory();
   }
   if (!status.ok()) FinishWith(status, TaskStats(), nullptr);
 }
 
+void AttendJob::CountNoMemory(v1::Priority requested, const CallFacts& facts) const {
+  const Priority priority = ToPriority(requested, facts.priority).value_or(Priority::kNormal);
+  options_.metrics->RequestDropped(DropReason::kNoMemory, static_cast<PriorityLabel>(priority));
+}
+
 absl::Status AttendJob::Submit(const CallFacts& facts) {
   absl::StatusOr<AttentionProblem> problem = MakeProblem(facts.shared_memory);
+  if (absl::IsResourceExhausted(problem.status())) {
+    CountNoMemory(received_.request().priority(), facts);
+  }
   if (!problem.ok()) return problem.status();
   const absl::StatusOr<Priority> priority =
       ToPriority(received_.request().priority(), facts.priority);

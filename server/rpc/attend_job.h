@@ -73,6 +73,8 @@ class AttendJob {
 
  private:
   absl::Status Submit(const CallFacts& facts);
+  // Of a request that the scheduler never saw.
+  void CountNoMemory(v1::Priority requested, const CallFacts& facts) const;
   absl::StatusOr<AttentionProblem> MakeProblem(const SharedMemoryAccess& access);
   absl::StatusOr<absl::Time> GetDeadline(const CallFacts& facts) const;
 

@@ -7,7 +7,8 @@ namespace attend {
 void PendingQueue::Add(std::unique_ptr<ScheduledTask> waiting,
                        std::unique_ptr<AttentionTask>& task) {
   ScheduledTask& added = *waiting;
-  ScheduledTaskMap& pending = by_priority_[static_cast<std::size_t>(task->priority)];
+  const auto index = static_cast<std::size_t>(task->priority);
+  ScheduledTaskMap& pending = by_priority_[index];
   const auto at = pending.emplace_hint(pending.end(), added.id, std::move(waiting));
   try {
     if (task->deadline != absl::InfiniteFuture()) deadlines_.emplace(task->deadline, added.id);
@@ -18,6 +19,7 @@ void PendingQueue::Add(std::unique_ptr<ScheduledTask> waiting,
   // Nothing throws from here on, so the task changes hands only with success.
   added.task = std::move(task);
   flops_ += static_cast<double>(added.flops);
+  bytes_[index] += added.bytes;
   ++size_;
 }
 
@@ -30,8 +32,7 @@ const ScheduledTask* PendingQueue::Next(absl::Time now) const {
     if (first == nullptr) first = waiting;
     if (oldest == nullptr || waiting->id < oldest->id) oldest = waiting;
   }
-  const bool aged = oldest != nullptr && now - oldest->task->arrival >= max_priority_wait_;
-  return aged ? oldest : first;
+  return oldest != nullptr && HasAged(*oldest, now) ? oldest : first;
 }
 
 ScheduledTaskMap::node_type PendingQueue::Extract(TaskId id) {
@@ -40,6 +41,7 @@ ScheduledTaskMap::node_type PendingQueue::Extract(TaskId id) {
     if (node.empty()) continue;
     const ScheduledTask& waiting = *node.mapped();
     deadlines_.erase({waiting.task->deadline, id});
+    bytes_[static_cast<std::size_t>(waiting.task->priority)] -= waiting.bytes;
     --size_;
     // Sums of doubles drift; an empty queue is where they start again.
     flops_ = size_ == 0 ? 0 : flops_ - static_cast<double>(waiting.flops);
@@ -62,6 +64,24 @@ absl::Time PendingQueue::OldestArrival() const {
     if (!pending.empty()) oldest = std::min(oldest, pending.begin()->second->task->arrival);
   }
   return oldest;
+}
+
+const ScheduledTask* PendingQueue::NextToDisplace(Priority priority, absl::Time now) const {
+  const ScheduledTaskMap& pending = Of(priority);
+  if (pending.empty()) return nullptr;
+  const ScheduledTask* newest = pending.rbegin()->second.get();
+  return HasAged(*newest, now) ? nullptr : newest;
+}
+
+std::int64_t PendingQueue::DisplaceableBytes(Priority priority, absl::Time now,
+                                             std::int64_t enough) const {
+  const ScheduledTaskMap& pending = Of(priority);
+  std::int64_t bytes = 0;
+  for (auto at = pending.rbegin(); at != pending.rend() && bytes < enough; ++at) {
+    if (HasAged(*at->second, now)) break;
+    bytes += at->second->bytes;
+  }
+  return bytes;
 }
 
 TaskId PendingQueue::Any() const {

@@ -37,20 +37,39 @@ class PendingQueue {
   // Infinite future if nothing waits.
   absl::Time OldestArrival() const;
 
+  // What may give its place to something more urgent, newest first: the last of `priority`; null if
+  // there is none, or if it has aged: so that what was admitted is computed however much comes.
+  const ScheduledTask* NextToDisplace(Priority priority, absl::Time now) const;
+
+  // Bytes of those that would be displaced one after the other, counted until they are `enough`.
+  std::int64_t DisplaceableBytes(Priority priority, absl::Time now, std::int64_t enough) const;
+
   // Any of those that wait; 0 if none does.
   TaskId Any() const;
 
   std::int64_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   std::int64_t size_of(Priority priority) const {
-    return static_cast<std::int64_t>(by_priority_[static_cast<std::size_t>(priority)].size());
+    return static_cast<std::int64_t>(Of(priority).size());
+  }
+  // ScheduledTask::bytes of all of them.
+  std::int64_t bytes_of(Priority priority) const {
+    return bytes_[static_cast<std::size_t>(priority)];
   }
   double flops() const { return flops_; }
 
  private:
+  const ScheduledTaskMap& Of(Priority priority) const {
+    return by_priority_[static_cast<std::size_t>(priority)];
+  }
+  bool HasAged(const ScheduledTask& waiting, absl::Time now) const {
+    return now - waiting.task->arrival >= max_priority_wait_;
+  }
+
   const absl::Duration max_priority_wait_;
   std::array<ScheduledTaskMap, kNumPriorities> by_priority_;
   std::set<std::pair<absl::Time, TaskId>> deadlines_;  // of those that have one
+  std::array<std::int64_t, kNumPriorities> bytes_{};   // by Priority
   std::int64_t size_ = 0;
   double flops_ = 0;
 };

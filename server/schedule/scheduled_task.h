@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "core/attention/attention.h"
 #include "core/executor/tile_job.h"
+#include "server/observe/metrics.h"
 #include "server/schedule/attention_task.h"
 
 namespace attend {
@@ -39,18 +41,27 @@ struct ScheduledTask {
   std::atomic<bool> begun{false};
   absl::Time started;
   int batch_size = 0;
-  // Why the job shall stop; kOk while it shall not. The first reason stays.
-  std::atomic<absl::StatusCode> stop_reason{absl::StatusCode::kOk};
+  // A DropReason, or kGoesOn.
+  std::atomic<int> stop_reason{kGoesOn};
 
-  void RequestStop(absl::StatusCode reason) {
-    absl::StatusCode expected = absl::StatusCode::kOk;
-    stop_reason.compare_exchange_strong(expected, reason);
+  static constexpr int kGoesOn = -1;
+
+  // Of several reasons the first stays.
+  void RequestStop(DropReason reason) {
+    int expected = kGoesOn;
+    stop_reason.compare_exchange_strong(expected, static_cast<int>(reason));
+  }
+
+  // Why the job shall stop; none while it shall not.
+  std::optional<DropReason> StopReason() const {
+    const int reason = stop_reason.load(std::memory_order_relaxed);
+    if (reason == kGoesOn) return std::nullopt;
+    return static_cast<DropReason>(reason);
   }
 
   // Why a caller who leaves at `now` left: gRPC reports a passed deadline as a cancellation.
-  absl::StatusCode ReasonToLeave(absl::Time now) const {
-    return now >= task->deadline ? absl::StatusCode::kDeadlineExceeded
-                                 : absl::StatusCode::kCancelled;
+  DropReason ReasonToLeave(absl::Time now) const {
+    return now >= task->deadline ? DropReason::kDeadline : DropReason::kCancelled;
   }
 };
 
@@ -58,8 +69,8 @@ struct ScheduledTask {
 // fail in between.
 using ScheduledTaskMap = std::map<TaskId, std::unique_ptr<ScheduledTask>>;
 
-// Why a task was given up, in words for its caller.
-absl::Status GivenUp(absl::StatusCode reason);
+// Why a task was not computed, or not to its end, in words for its caller.
+absl::Status GivenUp(DropReason reason);
 
 absl::Status NoMemory();
 

@@ -1,17 +1,14 @@
 #include "server/schedule/scheduler.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <new>
 #include <system_error>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status.h"
 #include "server/schedule/group_job.h"
-#include "server/schedule/saturating_add.h"
 
 namespace attend {
 
@@ -81,112 +78,6 @@ Scheduler::Scheduler(const SchedulerOptions& options, AttentionEngine& engine, E
 
 Scheduler::~Scheduler() { Shutdown(absl::InfinitePast()); }
 
-absl::StatusOr<TaskId> Scheduler::Submit(std::unique_ptr<AttentionTask>& task) {
-  absl::StatusOr<TaskId> id = Admit(task);
-  if (id.ok()) StartWork();
-  return id;
-}
-
-absl::StatusOr<TaskId> Scheduler::Admit(std::unique_ptr<AttentionTask>& task) {
-  try {
-    if (clock_.Now() >= task->deadline) {
-      CountDrop(absl::StatusCode::kDeadlineExceeded);
-      return GivenUp(absl::StatusCode::kDeadlineExceeded);
-    }
-    auto waiting = std::make_unique<ScheduledTask>();
-    waiting->working_bytes = WorkingBytes(task->problem);
-    waiting->bytes = SaturatingAdd(task->message_bytes, waiting->working_bytes);
-    waiting->flops = task->problem.flops();
-    waiting->cost = ComputeCost(task->problem);
-    waiting->size = SizeOf(*waiting);
-    if (absl::Status status = Reserve(waiting->bytes); !status.ok()) return status;
-    absl::Cleanup release = [this, bytes = waiting->bytes] {
-      const absl::MutexLock lock(&mutex_);
-      Release(bytes);
-    };
-    absl::StatusOr<AttentionOutputs> outputs = task->allocate_outputs();
-    if (!outputs.ok()) return outputs.status();
-    waiting->outputs = *outputs;
-    const absl::MutexLock lock(&mutex_);  // released before `release` runs
-    if (absl::Status status = CheckOpen(); !status.ok()) return status;
-    const TaskId id = AddPending(std::move(waiting), task);
-    std::move(release).Cancel();
-    return id;
-  } catch (const std::bad_alloc&) {
-    return NoMemory();
-  }
-}
-
-absl::Status Scheduler::CheckOpen() const {
-  if (!closed_) return absl::OkStatus();
-  CountDrop(absl::StatusCode::kUnavailable);
-  return GivenUp(absl::StatusCode::kUnavailable);
-}
-
-absl::Status Scheduler::Reserve(std::int64_t bytes) {
-  if (bytes > options_.max_queued_bytes) {
-    return InvalidField("query", absl::StrCat("needs ", bytes,
-                                              " bytes with the other tensors, the answer and "
-                                              "working memory; expected at most ",
-                                              options_.max_queued_bytes, ": split the request"));
-  }
-  absl::MutexLock lock(&mutex_);
-  if (absl::Status status = CheckOpen(); !status.ok()) return status;
-  if (!HasRoom(bytes)) {
-    mutex_.Unlock();
-    DropExpired();  // which may make room
-    mutex_.Lock();
-  }
-  if (!HasRoom(bytes)) {
-    CountDrop(absl::StatusCode::kResourceExhausted);
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the server is full: ", admitted_requests_, " of ",
-                     options_.max_queued_requests, " requests, ", admitted_bytes_, " of ",
-                     options_.max_queued_bytes, " bytes; try again later"));
-  }
-  ++admitted_requests_;
-  admitted_bytes_ += bytes;
-  return absl::OkStatus();
-}
-
-bool Scheduler::HasRoom(std::int64_t bytes) const {
-  return admitted_requests_ < options_.max_queued_requests &&
-         bytes <= options_.max_queued_bytes - admitted_bytes_;
-}
-
-void Scheduler::Release(std::int64_t bytes) {
-  --admitted_requests_;
-  admitted_bytes_ -= bytes;
-}
-
-TaskSize Scheduler::SizeOf(const ScheduledTask& waiting) const {
-  // Some 30 microseconds of compute, and memory that every core has in its cache: tiles of its own
-  // would cost more to schedule than to compute.
-  constexpr double kMostCost = 2e6;
-  constexpr double kMostCostOfMedium = 4e9;  // some 60 milliseconds of one core
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 20;
-  const bool fits = options_.max_batch_flops == 0 || waiting.flops <= options_.max_batch_flops;
-  if (fits && waiting.cost <= kMostCost && waiting.bytes <= kMostBytes) return TaskSize::kSmall;
-  const bool medium =
-      waiting.cost <= kMostCostOfMedium && waiting.working_bytes <= options_.max_running_bytes / 64;
-  return medium ? TaskSize::kMedium : TaskSize::kLarge;
-}
-
-std::int64_t Scheduler::Budget(TaskSize size) const {
-  return size == TaskSize::kLarge ? options_.max_running_bytes : options_.max_running_bytes / 8;
-}
-
-TaskId Scheduler::AddPending(std::unique_ptr<ScheduledTask> waiting,
-                             std::unique_ptr<AttentionTask>& task) {
-  const TaskId id = ++last_id_;
-  waiting->id = id;
-  PendingQueue& queue = Queue(waiting->size);
-  const Priority priority = task->priority;
-  queue.Add(std::move(waiting), task);
-  ShowQueueDepth(priority);
-  return id;
-}
-
 std::int64_t Scheduler::NumWaiting(Priority priority) const {
   std::int64_t waiting = 0;
   for (const PendingQueue& queue : pending_) waiting += queue.size_of(priority);
@@ -226,11 +117,11 @@ void Scheduler::DropExpired() {
       if (id == 0) return;
       expired = TakeUncomputed(id);
     }
-    Drop(std::move(expired), absl::StatusCode::kDeadlineExceeded);
+    Drop(std::move(expired), DropReason::kDeadline);
   }
 }
 
-void Scheduler::DropPending(absl::StatusCode reason) {
+void Scheduler::DropPending(DropReason reason) {
   while (true) {
     std::unique_ptr<ScheduledTask> waiting;
     {
@@ -257,7 +148,7 @@ void Scheduler::Cancel(TaskId id) {
     }
   }
   if (waiting == nullptr) return;
-  const absl::StatusCode reason = waiting->ReasonToLeave(clock_.Now());
+  const DropReason reason = waiting->ReasonToLeave(clock_.Now());
   Drop(std::move(waiting), reason);
 }
 
@@ -271,9 +162,9 @@ void Scheduler::Shutdown(absl::Time deadline) {
     const absl::MutexLock lock(&mutex_);
     clock_.AwaitUntil(mutex_, absl::Condition(this, &Scheduler::IsIdle), deadline);
     gave_up_ = true;
-    for (auto& [id, running] : running_) running->RequestStop(absl::StatusCode::kUnavailable);
+    for (auto& [id, running] : running_) running->RequestStop(DropReason::kDraining);
   }
-  DropPending(absl::StatusCode::kUnavailable);
+  DropPending(DropReason::kDraining);
   {
     const absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &Scheduler::IsStill));
@@ -312,22 +203,18 @@ bool Scheduler::IsStill() const {
   return running_.empty() && num_busy_ == 0 && active_groups_ == 0;
 }
 
-void Scheduler::Drop(std::unique_ptr<ScheduledTask> waiting, absl::StatusCode reason) {
-  CountDrop(reason);
-  waiting->task->on_done(GivenUp(reason), {.queue = clock_.Now() - waiting->task->arrival});
+void Scheduler::Drop(std::unique_ptr<ScheduledTask> waiting, DropReason reason) {
+  AttentionTask& task = *waiting->task;
+  task.on_done(GiveUp(reason, task.priority), {.queue = clock_.Now() - task.arrival});
 }
 
-void Scheduler::CountDrop(absl::StatusCode reason) const {
-  switch (reason) {
-    case absl::StatusCode::kDeadlineExceeded:
-      return metrics_.RequestDropped(DropReason::kDeadline);
-    case absl::StatusCode::kCancelled:
-      return metrics_.RequestDropped(DropReason::kCancelled);
-    case absl::StatusCode::kResourceExhausted:
-      return metrics_.RequestDropped(DropReason::kQueueFull);
-    default:
-      return metrics_.RequestDropped(DropReason::kDraining);
-  }
+absl::Status Scheduler::GiveUp(DropReason reason, Priority priority) const {
+  CountDrop(reason, priority);
+  return GivenUp(reason);
+}
+
+void Scheduler::CountDrop(DropReason reason, Priority priority) const {
+  metrics_.RequestDropped(reason, static_cast<PriorityLabel>(priority));
 }
 
 }  // namespace attend

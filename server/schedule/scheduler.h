@@ -28,7 +28,8 @@
 namespace attend {
 
 struct SchedulerOptions {
-  // Requests waiting or running at once. At least 1.
+  // Requests waiting or running at once. At least 1. Past this bound and the next one, what waits
+  // gives place to what is more urgent.
   std::int64_t max_queued_requests = 1024;
   // Bytes of their messages and working memory. At least 1. A request that needs more than this by
   // itself can never be served.
@@ -45,7 +46,8 @@ struct SchedulerOptions {
   // above goes at once. 0 = nobody waits for company.
   absl::Duration max_queue_delay = absl::ZeroDuration();
   // A request that has waited this long is taken before all that arrived later, whatever their
-  // priority, so that none waits for ever. 0 = first come, first served.
+  // priority, and gives its place to none, so that none waits for ever. 0 = first come, first
+  // served.
   absl::Duration max_priority_wait = absl::Seconds(1);
 };
 
@@ -75,7 +77,8 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   // Admits a task. Takes ownership of it only on OK, and then calls its on_done exactly once. Never
-  // waits for compute or for room.
+  // waits for compute or for room. Where the queue is full, less urgent tasks that wait give place:
+  // they are answered with RESOURCE_EXHAUSTED, from this thread.
   // Errors: RESOURCE_EXHAUSTED where the queue is full or memory is short: try again later;
   // INVALID_ARGUMENT for a task that can never fit; DEADLINE_EXCEEDED if it is late already;
   // UNAVAILABLE once Shutdown has begun; whatever allocate_outputs says.
@@ -110,8 +113,17 @@ class Scheduler {
             Clock& clock, Metrics& metrics);
 
   absl::StatusOr<TaskId> Admit(std::unique_ptr<AttentionTask>& task) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Reserve(std::int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Room for a task, which others that wait may have to make.
+  absl::Status Reserve(std::int64_t bytes, Priority priority) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes less urgent tasks out of the queue until there is room: those of the lowest priority
+  // first, of one priority the newest first. None where they cannot make enough. To be passed to
+  // Drop.
+  ScheduledTaskMap Displace(std::int64_t bytes, Priority priority)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool CanDisplace(std::int64_t bytes, Priority priority, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const ScheduledTask* NextToDisplace(Priority priority, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(std::int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(std::int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -133,17 +145,19 @@ class Scheduler {
   // To be passed to Drop. Null if no such task waits.
   std::unique_ptr<ScheduledTask> TakeUncomputed(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropExpired() ABSL_LOCKS_EXCLUDED(mutex_);
-  void DropPending(absl::StatusCode reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  void DropPending(DropReason reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // Answers a task that is not to be computed.
-  void Drop(std::unique_ptr<ScheduledTask> waiting, absl::StatusCode reason)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  void CountDrop(absl::StatusCode reason) const;
+  void Drop(std::unique_ptr<ScheduledTask> waiting, DropReason reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Counts a task that is not computed, or not to its end, and says why.
+  absl::Status GiveUp(DropReason reason, Priority priority) const;
+  void CountDrop(DropReason reason, Priority priority) const;
 
   std::int64_t NumPending() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsStill() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // The timer thread: what waits expires, and groups stop waiting for company.
+  // The timer thread: what waits expires, groups stop waiting for company, and what there was no
+  // memory to start is tried again.
   void RunTimer();
   bool WaitForTimer() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Time NextWakeUp() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -199,6 +213,9 @@ class Scheduler {
   std::array<std::array<int, kNumPriorities>, kNumTaskSizes> num_running_ ABSL_GUARDED_BY(mutex_){};
   // What a unit of cost has taken lately, with all that shared the workers, by TaskSize.
   std::array<double, kNumTaskSizes> seconds_per_cost_ ABSL_GUARDED_BY(mutex_){};
+  // When the timer thread is to start what waits, since there was no memory to; infinite future:
+  // there was.
+  absl::Time retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   int active_groups_ ABSL_GUARDED_BY(mutex_) = 0;
   bool group_comes_ ABSL_GUARDED_BY(mutex_) = false;  // that will take what waits then
   int num_busy_ ABSL_GUARDED_BY(mutex_) = 0;          // threads that still need the scheduler

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
+#include <optional>
 #include <pthread.h>
 #include <utility>
 
@@ -25,6 +26,10 @@ constexpr int kTasksPerThread = 2;
 // The part of its time that a task is to have left for its answer to travel, and for what it waits
 // for meanwhile: under overload all is slow.
 constexpr int kPartForAnswer = 4;
+
+// When what there was no memory to start is tried again: soon for who waits, and rarely enough to
+// be no load.
+constexpr absl::Duration kRetryDelay = absl::Milliseconds(10);
 
 // Shares of the workers.
 double WeightOf(Priority priority) {
@@ -72,7 +77,11 @@ bool Scheduler::WaitForTimer() {
   const absl::MutexLock lock(&mutex_);
   while (!stopped_) {
     const absl::Time wake_up = NextWakeUp();
-    if (clock_.Now() >= wake_up) return true;
+    if (clock_.Now() >= wake_up) {
+      // What fails again says again when to retry.
+      if (clock_.Now() >= retry_at_) retry_at_ = absl::InfiniteFuture();
+      return true;
+    }
     // A time that moves away is no reason to wake up: it is looked at again then.
     const auto changed = [this, wake_up]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return stopped_ || NextWakeUp() < wake_up;
@@ -83,10 +92,12 @@ bool Scheduler::WaitForTimer() {
 }
 
 absl::Time Scheduler::NextWakeUp() const {
-  absl::Time next = absl::InfiniteFuture();
+  absl::Time next = retry_at_;
   for (const PendingQueue& queue : pending_) next = std::min(next, queue.FirstDeadline());
-  // Where no group can start now, one that ends starts the next.
-  const bool waits_for_company = options_.max_queue_delay > absl::ZeroDuration() && CanAddGroup();
+  // Where no group can start now, one that ends starts the next; where there is no memory for one,
+  // the next try is soon enough.
+  const bool waits_for_company = options_.max_queue_delay > absl::ZeroDuration() && CanAddGroup() &&
+                                 retry_at_ == absl::InfiniteFuture();
   if (waits_for_company) next = std::min(next, Small().OldestArrival() + options_.max_queue_delay);
   return next;
 }
@@ -101,7 +112,7 @@ void Scheduler::StartWork() {
     const bool any = start.group != nullptr || start.tiled != nullptr || start.hopeless != nullptr;
     if (!any) return;
     if (start.hopeless != nullptr) {
-      Drop(std::move(start.hopeless), absl::StatusCode::kDeadlineExceeded);
+      Drop(std::move(start.hopeless), DropReason::kDeadline);
     }
     if (start.tiled != nullptr) StartTiled(*start.tiled);
     const bool out_of_memory = start.group != nullptr && !SubmitGroup(*start.group);
@@ -183,7 +194,8 @@ Scheduler::GroupJob* Scheduler::ActivateGroup() {
   return &group;
 }
 
-// False where there is no memory for it: what waits then starts with what comes next.
+// False where there is no memory for it: what waits then starts with what comes next, or when the
+// timer thread tries again.
 bool Scheduler::SubmitGroup(GroupJob& group) {
   try {
     executor_.Submit(group, {.weight = group.weight, .share = &group_share_});
@@ -193,6 +205,7 @@ bool Scheduler::SubmitGroup(GroupJob& group) {
     group.active = false;
     --active_groups_;
     group_comes_ = false;
+    retry_at_ = clock_.Now() + kRetryDelay;
     return false;
   }
 }
@@ -291,10 +304,10 @@ absl::Status Scheduler::MakeJob(ScheduledTask& running) {
 }
 
 bool Scheduler::ShouldStop(ScheduledTask& running) const {
-  if (running.stop_reason.load(std::memory_order_relaxed) != absl::StatusCode::kOk) return true;
+  if (running.StopReason().has_value()) return true;
   const absl::Time deadline = running.task->deadline;
   if (deadline == absl::InfiniteFuture() || clock_.Now() < deadline) return false;
-  running.RequestStop(absl::StatusCode::kDeadlineExceeded);
+  running.RequestStop(DropReason::kDeadline);
   return true;
 }
 
@@ -330,11 +343,10 @@ void Scheduler::Finish(ScheduledTask& running, absl::Status status) {
       }
     }
   }
-  if (absl::IsCancelled(status)) {
-    const absl::StatusCode reason = owned->stop_reason.load();
-    CountDrop(reason);
-    status = GivenUp(reason);
-  }
+  const Priority priority = owned->task->priority;
+  const std::optional<DropReason> stopped = owned->StopReason();
+  if (absl::IsCancelled(status) && stopped.has_value()) status = GiveUp(*stopped, priority);
+  if (absl::IsResourceExhausted(status)) CountDrop(DropReason::kNoMemory, priority);
   TaskStats stats{.queue = now - owned->task->arrival};
   if (owned->begun) {
     --num_computing_;

@@ -257,7 +257,8 @@ std::vector<SettingRow> ScheduleRows() {
   return Grouped(
       "Scheduling",
       {Ranged("max-queued-requests", kCount, In(&Settings::max_queued_requests), {1, 1'000'000},
-              "Requests waiting or running at once; more are refused as RESOURCE_EXHAUSTED"),
+              "Requests waiting or running at once; past it the least urgent are refused as "
+              "RESOURCE_EXHAUSTED"),
        Ranged("max-queued-bytes", kSize, In(&Settings::max_queued_bytes), {kKiB, kKiB * kGiB},
               "Bytes that requests waiting or running may hold; more are refused likewise"),
        Ranged("max-batch-requests", kCount, In(&Settings::max_batch_requests), {1, 65536},
@@ -273,7 +274,8 @@ std::vector<SettingRow> ScheduleRows() {
               "already"),
        Ranged("max-priority-wait", kDuration, In(&Settings::max_priority_wait),
               {absl::ZeroDuration(), absl::Hours(24)},
-              "Time after which a waiting request goes before all later ones of any priority")});
+              "Time after which a waiting request goes before all later ones of any priority, and "
+              "gives its place in a full queue to none")});
 }
 
 std::vector<SettingRow> SharedMemoryRows() {

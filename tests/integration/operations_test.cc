@@ -163,7 +163,7 @@ TEST(AdminTest, MetricsTellWhatWasServed) {  // B64
   for (const std::string& series :
        {ok, invalid, std::string("attend_queue_depth{priority=\"normal\"}"),
         std::string("attend_in_flight_requests"), std::string("attend_tokens_total"),
-        std::string("attend_dropped_total{reason=\"deadline\"}")}) {
+        std::string("attend_dropped_total{priority=\"normal\",reason=\"deadline\"}")}) {
     EXPECT_EQ(server->Metric(series), 0) << series;
   }
 

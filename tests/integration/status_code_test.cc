@@ -24,8 +24,8 @@ constexpr char kInFlight[] = "attend_in_flight_requests";
 // A call is in flight before it is admitted; once its batch is formed, it holds its place.
 constexpr char kBatches[] = "attend_batch_requests_count";
 
-std::string Dropped(const std::string& reason) {
-  return "attend_dropped_total{reason=\"" + reason + "\"}";
+std::string Dropped(const std::string& reason, const std::string& priority = "normal") {
+  return "attend_dropped_total{priority=\"" + priority + "\",reason=\"" + reason + "\"}";
 }
 
 std::string Ended(const std::string& code) {
@@ -49,6 +49,37 @@ TEST_F(StatusCodeTest, FullQueueIsResourceExhaustedWithRetryAdvice) {  // B37
 
   slow.Cancel();
   EXPECT_EQ(slow.Wait().status.error_code(), grpc::StatusCode::CANCELLED);
+  ASSERT_TRUE(WaitForMetric(kInFlight, 0));
+  ExpectServes();
+}
+
+TEST_F(StatusCodeTest, FullQueueGivesThePlaceOfALowPriorityToAHighOne) {  // B39
+  // Room for one that runs and one that waits.
+  StartServer(
+      {"--max-queued-requests", "2", "--max-running-bytes", "1KiB", "--max-priority-wait", "1h"});
+  RunningCall slow(channel_, SlowRequest());
+  ASSERT_TRUE(WaitForMetric(kBatches, 1));
+  v1::AttendRequest low = SlowRequest();
+  low.set_priority(v1::PRIORITY_LOW);
+  RunningCall waiting(channel_, low);
+  ASSERT_TRUE(WaitForMetric("attend_queue_depth{priority=\"low\"}", 1));
+
+  v1::AttendRequest high = RandomRequest();
+  high.set_priority(v1::PRIORITY_HIGH);
+  const CallResult served = Attend(*stub_, high);
+  EXPECT_TRUE(served.status.ok()) << served.status.error_message();
+  const CallResult displaced = waiting.Wait();
+  EXPECT_EQ(displaced.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(displaced.status.error_message(), HasSubstr("more urgent"));
+  ASSERT_TRUE(displaced.retry_delay_seconds.has_value());
+  EXPECT_GT(*displaced.retry_delay_seconds, 0);
+  ASSERT_TRUE(displaced.retry_pushback_ms.has_value());
+  EXPECT_GT(std::stoi(*displaced.retry_pushback_ms), 0);
+  EXPECT_EQ(server_->Metric(Dropped("displaced", "low")), 1);
+  EXPECT_EQ(server_->Metric(Dropped("queue_full")), 0);
+
+  slow.Cancel();
+  slow.Wait();
   ASSERT_TRUE(WaitForMetric(kInFlight, 0));
   ExpectServes();
 }

@@ -127,7 +127,7 @@ TEST_F(StreamTest, ClientThatIsKilledWithRequestsInFlightIsForgotten) {
   EXPECT_EQ(caller.WaitForExit(), 128 + SIGKILL);
   EXPECT_TRUE(WaitForMetric(kInFlight, 0));
   EXPECT_TRUE(WaitForMetric(kOpenStreams, 0));
-  EXPECT_EQ(server_->Metric("attend_dropped_total{reason=\"cancelled\"}"), 4);
+  EXPECT_EQ(server_->Metric("attend_dropped_total{priority=\"normal\",reason=\"cancelled\"}"), 4);
   EXPECT_TRUE(WaitForMetric("attend_buffer_lent_bytes", 0));
   ExpectServes();
 }

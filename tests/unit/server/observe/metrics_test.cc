@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -59,10 +61,10 @@ TEST(MetricsTest, EverySeriesExistsFromTheStart) {
         "attend_batch_flops_count",
         "attend_queue_depth{priority=\"high\"}",
         "attend_queue_depth{priority=\"low\"}",
-        "attend_dropped_total{reason=\"deadline\"}",
-        "attend_dropped_total{reason=\"cancelled\"}",
-        "attend_dropped_total{reason=\"queue_full\"}",
-        "attend_dropped_total{reason=\"draining\"}"}) {
+        "attend_dropped_total{priority=\"normal\",reason=\"deadline\"}",
+        "attend_dropped_total{priority=\"high\",reason=\"cancelled\"}",
+        "attend_dropped_total{priority=\"low\",reason=\"queue_full\"}",
+        "attend_dropped_total{priority=\"normal\",reason=\"draining\"}"}) {
     ASSERT_THAT(series, Contains(Key(name)));
     EXPECT_EQ(series.at(name), 0) << name;
   }
@@ -137,17 +139,13 @@ TEST(MetricsTest, CountsACodeThatIsNoneAsUnknown) {
             1);
 }
 
-TEST(MetricsTest, ShowsQueueBatchesAndDrops) {
+TEST(MetricsTest, ShowsQueueAndBatches) {
   Metrics metrics(TestOptions());
   metrics.SetQueueDepth(PriorityLabel::kLow, 3);
   metrics.BatchTaken(1, 1000);
   metrics.BatchTaken(5, 10);
   for (int i = 0; i < 6; ++i) metrics.ComputeStarted();
   metrics.ComputeEnded();
-  metrics.RequestDropped(DropReason::kDeadline);
-  metrics.RequestDropped(DropReason::kCancelled);
-  metrics.RequestDropped(DropReason::kQueueFull);
-  metrics.RequestDropped(DropReason::kDraining);
   std::map<std::string, double> series = Series(metrics);
   EXPECT_EQ(series.at("attend_queue_depth{priority=\"low\"}"), 3);
   EXPECT_EQ(series.at("attend_running_requests"), 5);
@@ -155,11 +153,34 @@ TEST(MetricsTest, ShowsQueueBatchesAndDrops) {
   EXPECT_EQ(series.at("attend_batch_requests_bucket{le=\"1\"}"), 1);
   EXPECT_EQ(series.at("attend_batch_requests_bucket{le=\"8\"}"), 2);
   EXPECT_EQ(series.at("attend_batch_requests_sum"), 6);
-  for (const char* reason : {"deadline", "cancelled", "queue_full", "draining"}) {
-    EXPECT_EQ(series.at(absl::StrCat("attend_dropped_total{reason=\"", reason, "\"}")), 1);
-  }
   metrics.SetQueueDepth(PriorityLabel::kLow, 0);
   EXPECT_EQ(Series(metrics).at("attend_queue_depth{priority=\"low\"}"), 0);
+}
+
+TEST(MetricsTest, CountsDropsByReasonAndPriority) {
+  Metrics metrics(TestOptions());
+  const std::vector<std::pair<DropReason, std::string>> reasons = {
+      {DropReason::kDeadline, "deadline"},    {DropReason::kCancelled, "cancelled"},
+      {DropReason::kQueueFull, "queue_full"}, {DropReason::kDisplaced, "displaced"},
+      {DropReason::kNoMemory, "no_memory"},   {DropReason::kDraining, "draining"}};
+  const std::vector<std::pair<PriorityLabel, std::string>> priorities = {
+      {PriorityLabel::kHigh, "high"},
+      {PriorityLabel::kNormal, "normal"},
+      {PriorityLabel::kLow, "low"}};
+  std::map<std::string, double> expected;
+  for (const auto& [reason, reason_name] : reasons) {
+    for (const auto& [priority, priority_name] : priorities) {
+      const auto times = static_cast<int>(expected.size()) + 1;  // another for each series
+      for (int i = 0; i < times; ++i) metrics.RequestDropped(reason, priority);
+      expected[absl::StrCat("attend_dropped_total{priority=\"", priority_name, "\",reason=\"",
+                            reason_name, "\"}")] = times;
+    }
+  }
+  std::map<std::string, double> counted;
+  for (const auto& entry : Series(metrics)) {
+    if (absl::StartsWith(entry.first, "attend_dropped_total{")) counted.insert(entry);
+  }
+  EXPECT_EQ(counted, expected);
 }
 
 TEST(MetricsTest, ShowsTheProcess) {

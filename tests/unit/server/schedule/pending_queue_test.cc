@@ -13,6 +13,8 @@ namespace {
 
 class PendingQueueTest : public testing::Test {
  protected:
+  static constexpr std::int64_t kBytes = 10;  // of each task
+
   static absl::Time At(int seconds) { return absl::FromUnixSeconds(seconds); }
 
   TaskId Add(int arrival, Priority priority = Priority::kNormal,
@@ -27,6 +29,7 @@ class PendingQueueTest : public testing::Test {
     auto waiting = std::make_unique<ScheduledTask>();
     waiting->id = ++last_id_;
     waiting->flops = flops;
+    waiting->bytes = kBytes;
     queue_.Add(std::move(waiting), task);
     EXPECT_EQ(task, nullptr);
     return last_id_;
@@ -89,6 +92,23 @@ TEST_F(PendingQueueTest, CountsWhatWaits) {
   EXPECT_EQ(queue_.size(), 1);
   EXPECT_EQ(queue_.flops(), 20);
   EXPECT_EQ(queue_.OldestArrival(), At(6));
+}
+
+TEST_F(PendingQueueTest, DisplacesTheNewestOfAPriorityAndNothingThatHasAged) {
+  Add(0, Priority::kLow);
+  const TaskId older = Add(5, Priority::kLow);
+  const TaskId newest = Add(6, Priority::kLow);
+  Add(7, Priority::kHigh);
+  EXPECT_EQ(queue_.bytes_of(Priority::kLow), 3 * kBytes);
+  EXPECT_EQ(queue_.NextToDisplace(Priority::kNormal, At(10)), nullptr);
+  ASSERT_EQ(queue_.NextToDisplace(Priority::kLow, At(10))->id, newest);
+  EXPECT_EQ(queue_.DisplaceableBytes(Priority::kLow, At(9), 1000), 3 * kBytes);
+  EXPECT_EQ(queue_.DisplaceableBytes(Priority::kLow, At(10), 1000), 2 * kBytes);
+  EXPECT_EQ(queue_.DisplaceableBytes(Priority::kLow, At(10), kBytes), kBytes);
+  queue_.Extract(newest);
+  EXPECT_EQ(queue_.bytes_of(Priority::kLow), 2 * kBytes);
+  ASSERT_EQ(queue_.NextToDisplace(Priority::kLow, At(14))->id, older);
+  EXPECT_EQ(queue_.NextToDisplace(Priority::kLow, At(15)), nullptr);
 }
 
 }  // namespace

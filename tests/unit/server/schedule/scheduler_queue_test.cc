@@ -15,21 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class SchedulerQueueTest : public SchedulerTest {
- protected:
-  // What a request counts for.
-  static std::int64_t BytesOf(const TestRequest& request) {
-    return request.message_bytes + WorkingBytes(request.Problem());
-  }
-
-  std::string Metric(const std::string& name) const {
-    const std::string text = metrics_.Exposition();
-    const std::size_t at = text.find("\n" + name + " ");
-    if (at == std::string::npos) return "absent";
-    const std::size_t begin = at + name.size() + 2;
-    return text.substr(begin, text.find('\n', begin) - begin);
-  }
-};
+using SchedulerQueueTest = SchedulerTest;
 
 // A plug counts for nothing any more: it is past compute when it holds the worker.
 
@@ -43,7 +29,7 @@ TEST_F(SchedulerQueueTest, RefusesMoreRequestsThanItsBound) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(refused.allocated);
   EXPECT_EQ(refused.answers, 0);
-  EXPECT_EQ(Metric("attend_dropped_total{reason=\"queue_full\"}"), "1");
+  EXPECT_EQ(Dropped("queue_full"), "1");
   plug.LetGo();
   EXPECT_TRUE(waiting.status().ok());
   TestRequest later;
@@ -71,7 +57,7 @@ TEST_F(SchedulerQueueTest, CountsWhatRunsTowardsItsBound) {
 TEST_F(SchedulerQueueTest, RefusesMoreBytesThanItsBound) {
   TestRequest waiting, refused, small;
   small.message_bytes = 0;
-  Start({.max_queued_bytes = BytesOf(waiting) + BytesOf(small)});
+  Start({.max_queued_bytes = waiting.bytes() + small.bytes()});
   Plug plug;
   Hold(plug);
   SubmitOk(waiting);
@@ -84,11 +70,11 @@ TEST_F(SchedulerQueueTest, RefusesMoreBytesThanItsBound) {
 TEST_F(SchedulerQueueTest, TellsARequestThatCanNeverFit) {
   TestRequest fits, never;
   never.message_bytes = fits.message_bytes + 1;
-  Start({.max_queued_bytes = BytesOf(fits)});
+  Start({.max_queued_bytes = fits.bytes()});
   const absl::Status status = Submit(never).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(GetFieldViolation(status).has_value());
-  EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(BytesOf(fits))));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(fits.bytes())));
   SubmitOk(fits);
   EXPECT_TRUE(fits.status().ok());
 }
@@ -104,6 +90,7 @@ TEST_F(SchedulerQueueTest, GivesRoomBackWhenMemoryIsShort) {
     return absl::ResourceExhaustedError("no memory for this one");
   };
   EXPECT_EQ(scheduler_->Submit(task).status().message(), "no memory for this one");
+  EXPECT_EQ(Dropped("no_memory"), "2");
   ASSERT_NE(task, nullptr);
   SubmitOk(request);
   EXPECT_TRUE(request.status().ok());
@@ -134,7 +121,7 @@ TEST_F(SchedulerQueueTest, DropsWhatExpiredBeforeItWasComputed) {
   EXPECT_TRUE(expired.IsUntouched());
   EXPECT_TRUE(patient.status().ok());
   EXPECT_EQ(patient.stats().batch_size, 1);
-  EXPECT_EQ(Metric("attend_dropped_total{reason=\"deadline\"}"), "1");
+  EXPECT_EQ(Dropped("deadline"), "1");
 }
 
 TEST_F(SchedulerQueueTest, MakesRoomByDroppingWhatExpired) {
@@ -199,7 +186,7 @@ TEST_F(SchedulerQueueTest, AnswersACancelledRequestAtOnce) {
   EXPECT_EQ(waiting.stats().queue, absl::Milliseconds(3));
   EXPECT_EQ(waiting.stats().batch_size, 0);
   EXPECT_EQ(scheduler_->num_pending(), 1);
-  EXPECT_EQ(Metric("attend_dropped_total{reason=\"cancelled\"}"), "1");
+  EXPECT_EQ(Dropped("cancelled"), "1");
   plug.LetGo();
   EXPECT_TRUE(other.status().ok());
   EXPECT_TRUE(waiting.IsUntouched());

@@ -221,6 +221,7 @@ TEST_F(SchedulerTest, AnswersWhatThereIsNoMemoryToCompute) {
   ASSERT_TRUE(huge.taken);
   EXPECT_EQ(huge.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(huge.stats().batch_size, 0);
+  EXPECT_EQ(Dropped("no_memory"), "1");
   SubmitOk(next);
   EXPECT_TRUE(next.status().ok());
 }

@@ -49,6 +49,9 @@ class TestRequest {
 
   std::int64_t flops() const { return Problem().flops(); }
 
+  // What it counts for against max_queued_bytes.
+  std::int64_t bytes() const { return message_bytes + WorkingBytes(Problem()); }
+
   // The request may be taken by a scheduler once.
   std::unique_ptr<AttentionTask> Task(const Clock& clock) {
     auto task = std::make_unique<AttentionTask>(AttentionTask{.problem = Problem()});
@@ -58,6 +61,7 @@ class TestRequest {
     task->message_bytes = message_bytes;
     task->allocate_outputs = [this]() -> absl::StatusOr<AttentionOutputs> {
       allocated = true;
+      if (on_allocate) on_allocate();
       return AttentionOutputs{.output = output_.data.data()};
     };
     task->on_done = [this](absl::Status status, const TaskStats& task_stats) {
@@ -87,8 +91,9 @@ class TestRequest {
   Priority priority = Priority::kNormal;
   absl::Time deadline = absl::InfiniteFuture();
   std::int64_t message_bytes = 100;
-  std::function<void()> on_done;  // called before the answer counts as given
-  bool taken = false;             // by a scheduler
+  std::function<void()> on_allocate;  // called inside Submit
+  std::function<void()> on_done;      // called before the answer counts as given
+  bool taken = false;                 // by a scheduler
   bool allocated = false;
   int answers = 0;
 
@@ -152,6 +157,19 @@ class SchedulerTest : public testing::Test {
   void Hold(Plug& plug) {
     SubmitOk(plug.request());
     plug.WaitUntilComputing();
+  }
+
+  // The value of a metric, as written.
+  std::string Metric(const std::string& name) const {
+    const std::string text = metrics_.Exposition();
+    const std::size_t at = text.find("\n" + name + " ");
+    if (at == std::string::npos) return "absent";
+    const std::size_t begin = at + name.size() + 2;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  }
+
+  std::string Dropped(const std::string& reason, const std::string& priority = "normal") const {
+    return Metric("attend_dropped_total{priority=\"" + priority + "\",reason=\"" + reason + "\"}");
   }
 
   FakeClock clock_;
