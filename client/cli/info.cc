@@ -22,7 +22,9 @@ std::vector<std::pair<std::string, std::int64_t>> LimitsOf(const ServerLimits& l
           {"max_score_elements", limits.max_score_elements},
           {"max_queued_requests", limits.max_queued_requests},
           {"max_streams_per_connection", limits.max_streams_per_connection},
-          {"max_queued_bytes", limits.max_queued_bytes}};
+          {"max_queued_bytes", limits.max_queued_bytes},
+          {"max_skeleton_bytes", limits.max_skeleton_bytes},
+          {"max_stream_requests", limits.max_stream_requests}};
 }
 
 std::vector<std::string> DTypeNames(const ServerInfo& info) {

@@ -76,7 +76,9 @@ struct ServerLimits {
   std::int64_t max_score_elements = 0;
   std::int64_t max_queued_requests = 0;
   std::int64_t max_streams_per_connection = 0;
-  std::int64_t max_queued_bytes = 0;  // messages and working memory, over all callers
+  std::int64_t max_queued_bytes = 0;     // messages and working memory, over all callers
+  std::int64_t max_skeleton_bytes = 0;   // of a request without the data of its tensors
+  std::int64_t max_stream_requests = 0;  // of one stream, without an answer that was sent
 };
 
 struct ServerInfo {

@@ -131,7 +131,9 @@ ServerInfo ToServerInfo(const v1::ServerInfo& message) {
                  .max_score_elements = limits.max_score_elements(),
                  .max_queued_requests = limits.max_queued_requests(),
                  .max_streams_per_connection = limits.max_streams_per_connection(),
-                 .max_queued_bytes = limits.max_queued_bytes()};
+                 .max_queued_bytes = limits.max_queued_bytes(),
+                 .max_skeleton_bytes = limits.max_skeleton_bytes(),
+                 .max_stream_requests = limits.max_stream_requests()};
   return info;
 }
 

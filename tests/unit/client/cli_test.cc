@@ -233,6 +233,22 @@ TEST(InfoTest, ShowsWhatTheServerSays) {
   EXPECT_EQ(json.json()["compute_threads"], 3);
 }
 
+TEST(InfoTest, LeavesNoFieldOfTheServersOut) {
+  FakeServer server;
+  const nlohmann::json info =
+      RunCommandLine({"info", "--json", "--server", server.target()}).json();
+  const std::string text = RunCommandLine({"info", "--server", server.target()}).out;
+  const auto* const fields = v1::ServerInfo::descriptor();
+  for (int i = 0; i < fields->field_count(); ++i) {
+    EXPECT_TRUE(info.contains(fields->field(i)->name())) << fields->field(i)->name();
+  }
+  const auto* const limits = v1::Limits::descriptor();
+  for (int i = 0; i < limits->field_count(); ++i) {
+    EXPECT_TRUE(info["limits"].contains(limits->field(i)->name())) << limits->field(i)->name();
+    EXPECT_THAT(text, HasSubstr("\n" + limits->field(i)->name() + " "));
+  }
+}
+
 // An HTTP server that answers /metrics.
 class MetricsServer {
  public:
