@@ -123,6 +123,10 @@ struct SharedMemory::Registration {
 };
 
 void SharedMemory::Register(const std::shared_ptr<SharedRegion>& region) {
+  if (const absl::Status status = region->object->Link(); !status.ok()) {
+    Registered(region, {grpc::StatusCode::INTERNAL, std::string(status.message())}, "");
+    return;
+  }
   const auto call = std::make_shared<Registration>();
   call->context.get()->set_deadline(std::chrono::system_clock::now() + kRegisterTimeout);
   call->request.set_name(region->object->name());

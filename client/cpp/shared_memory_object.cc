@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/statvfs.h>
@@ -11,13 +12,15 @@
 #include <unistd.h>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace attend::client_internal {
 
 namespace {
+
+// Where the C library keeps what shm_open opens.
+constexpr char kFolder[] = "/dev/shm";
 
 absl::Status Failed(absl::string_view what, std::uint64_t size_bytes, int error) {
   const std::string text = absl::StrCat("shared_memory_bytes: ", what, " of ", size_bytes,
@@ -63,17 +66,38 @@ absl::StatusOr<std::unique_ptr<SharedMemoryObject>> SharedMemoryObject::Create(
   }
   std::string name = absl::StrCat(
       "/attend-", absl::BytesToHexString(absl::string_view(random.data(), random.size())));
-  constexpr mode_t kForThisUser = 0600;
-  const int file = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kForThisUser);
-  if (file < 0) return Failed("cannot make an object", size_bytes, errno);
-  const absl::Cleanup close_file = [file] { close(file); };  // the mapping keeps the object
   std::unique_ptr<SharedMemoryObject> object(new SharedMemoryObject(std::move(name), size_bytes));
+  const int file = object->Open();
+  if (file < 0) return Failed("cannot make an object", size_bytes, errno);
+  // Without it the server keeps the memory of a dead client for longer, and all else is as it was.
+  flock(file, LOCK_SH | LOCK_NB);
   const int error = Reserve(file, size_bytes);
   if (error != 0) return Failed("cannot get the memory for an object", size_bytes, error);
   void* data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (data == MAP_FAILED) return Failed("cannot map an object", size_bytes, errno);
   object->data_ = static_cast<std::byte*>(data);
   return object;
+}
+
+int SharedMemoryObject::Open() {
+  constexpr mode_t kForThisUser = 0600;
+  // A process that is killed leaves no name behind then.
+  file_ = open(kFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, kForThisUser);
+  if (file_ >= 0) return file_;
+  file_ = shm_open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kForThisUser);
+  has_name_ = file_ >= 0;
+  return file_;
+}
+
+absl::Status SharedMemoryObject::Link() {
+  if (has_name_) return absl::OkStatus();
+  const std::string from = absl::StrCat("/proc/self/fd/", file_);
+  const std::string to = absl::StrCat(kFolder, name_);
+  if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    return Failed("cannot name an object", size_bytes_, errno);
+  }
+  has_name_ = true;
+  return absl::OkStatus();
 }
 
 void SharedMemoryObject::Unlink() {
@@ -83,6 +107,7 @@ void SharedMemoryObject::Unlink() {
 SharedMemoryObject::~SharedMemoryObject() {
   Unlink();
   if (data_ != nullptr) munmap(data_, size_bytes_);
+  if (file_ >= 0) close(file_);
 }
 
 }  // namespace attend::client_internal

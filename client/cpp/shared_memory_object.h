@@ -6,14 +6,17 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace attend::client_internal {
 
 // A POSIX object under a name that nobody guesses, for this user alone, mapped. Its memory is taken
 // from the host at once: a mapping of memory that is not there would end the process when it is
-// written.
+// written. It is locked (flock, shared), so that the server sees when this process has ended,
+// however it did.
 class SharedMemoryObject {
  public:
   // RESOURCE_EXHAUSTED, naming shared_memory_bytes, where the host has no room for it (/dev/shm of
@@ -24,7 +27,11 @@ class SharedMemoryObject {
   SharedMemoryObject(const SharedMemoryObject&) = delete;
   SharedMemoryObject& operator=(const SharedMemoryObject&) = delete;
 
-  // As for shm_open.
+  // Gives the object its name, unless it has it: others find it only from here on. INTERNAL where
+  // the system does not let it. Not thread-safe, nor is Unlink.
+  absl::Status Link();
+
+  // As for shm_open. For those who look for the object between Link and Unlink.
   const std::string& name() const { return name_; }
   std::byte* data() const { return data_; }
   std::uint64_t size_bytes() const { return size_bytes_; }
@@ -36,10 +43,14 @@ class SharedMemoryObject {
   SharedMemoryObject(std::string name, std::uint64_t size_bytes)
       : name_(std::move(name)), size_bytes_(size_bytes) {}
 
+  // Opens a new object, without a name where the system can do that.
+  int Open();
+
   const std::string name_;
   const std::uint64_t size_bytes_;
+  int file_ = -1;  // open for as long as the lock is to last
   std::byte* data_ = nullptr;
-  bool has_name_ = true;
+  bool has_name_ = false;
 };
 
 }  // namespace attend::client_internal

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -47,25 +49,44 @@ Logger MakeLogger(spdlog::level::level_enum level, LogLines lines, spdlog::sink_
   return logger;
 }
 
-// Where gRPC's lines go. Callers can trigger some of them, so their number is limited.
-struct GrpcRoute {
-  Logger logger;
-  LineLimit limit{20, absl::Seconds(10)};
+// Where a library's lines go. Callers can trigger some of them, so their number is limited.
+class LibraryRoute {
+ public:
+  LibraryRoute(const char* library, Logger logger)
+      : library_(library), logger_(std::move(logger)) {}
+
+  void Log(spdlog::level::level_enum level, std::string_view message) {
+    if (!logger_->should_log(level)) return;
+    const std::optional<std::int64_t> left_out = limit_.Take(absl::Now());
+    if (!left_out.has_value()) return;
+    if (*left_out > 0) logger_->warn("{}: {} lines were left out", library_, *left_out);
+    logger_->log(level, "{}: {}", library_, message);
+  }
+
+ private:
+  const char* const library_;
+  const Logger logger_;
+  LineLimit limit_{20, absl::Seconds(10)};
 };
 
-// Never destroyed: gRPC's threads may log while the process ends.
-std::atomic<GrpcRoute*> grpc_route{nullptr};
+// Never destroyed: the libraries' threads may log while the process ends.
+std::atomic<LibraryRoute*> grpc_route{nullptr};
+std::atomic<LibraryRoute*> protobuf_route{nullptr};
 
 void LogForGrpc(gpr_log_func_args* args) {
-  GrpcRoute& route = *grpc_route.load();
   spdlog::level::level_enum level = spdlog::level::debug;
   if (args->severity == GPR_LOG_SEVERITY_INFO) level = spdlog::level::info;
   if (args->severity == GPR_LOG_SEVERITY_ERROR) level = spdlog::level::err;
-  if (!route.logger->should_log(level)) return;
-  const std::optional<std::int64_t> left_out = route.limit.Take(absl::Now());
-  if (!left_out.has_value()) return;
-  if (*left_out > 0) route.logger->warn("grpc: {} lines were left out", *left_out);
-  route.logger->log(level, "grpc: {}", args->message);
+  grpc_route.load()->Log(level, args->message);
+}
+
+void LogForProtobuf(google::protobuf::LogLevel severity, const char* /*file*/, int /*line*/,
+                    const std::string& message) {
+  spdlog::level::level_enum level = spdlog::level::info;
+  if (severity == google::protobuf::LOGLEVEL_WARNING) level = spdlog::level::warn;
+  if (severity == google::protobuf::LOGLEVEL_ERROR) level = spdlog::level::err;
+  if (severity == google::protobuf::LOGLEVEL_FATAL) level = spdlog::level::critical;
+  protobuf_route.load()->Log(level, message);
 }
 
 }  // namespace
@@ -78,9 +99,11 @@ Logger MakeStreamLogger(spdlog::level::level_enum level, LogLines lines, std::os
   return MakeLogger(level, lines, std::make_shared<spdlog::sinks::ostream_sink_mt>(out));
 }
 
-void RouteGrpcLogs(Logger logger) {
-  grpc_route.store(new GrpcRoute{.logger = std::move(logger)});
+void RouteLibraryLogs(Logger logger) {
+  grpc_route.store(new LibraryRoute("grpc", logger));
   gpr_set_log_function(LogForGrpc);
+  protobuf_route.store(new LibraryRoute("protobuf", std::move(logger)));
+  google::protobuf::SetLogHandler(LogForProtobuf);
 }
 
 }  // namespace attend

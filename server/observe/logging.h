@@ -21,8 +21,10 @@ Logger MakeStderrLogger(spdlog::level::level_enum level, LogLines lines);
 // The same, to `out`, which must outlive the logger.
 Logger MakeStreamLogger(spdlog::level::level_enum level, LogLines lines, std::ostream& out);
 
-// Sends what the gRPC library itself logs to `logger`, from now to the end of the process.
-void RouteGrpcLogs(Logger logger);
+// Sends what the gRPC and protobuf libraries themselves log to `logger`, from now to the end of the
+// process. Callers can trigger some of it, such as a line for each string that is not UTF-8: of
+// each library 20 lines in 10 s, and then their number. To be called before either is used.
+void RouteLibraryLogs(Logger logger);
 
 }  // namespace attend
 

@@ -49,7 +49,7 @@ int Serve(const LoadedSettings& loaded) {
   const Logger logger =
       MakeStderrLogger(SpdlogLevel(settings.log_level),
                        settings.log_format == LogFormat::kJson ? LogLines::kJson : LogLines::kText);
-  RouteGrpcLogs(logger);
+  RouteLibraryLogs(logger);
   StopSignals signals(settings.drain_timeout, logger);
   absl::StatusOr<std::unique_ptr<ServerProcess>> process = ServerProcess::Start(loaded, logger);
   if (!process.ok()) {

@@ -20,6 +20,9 @@ namespace {
 // Time that the callers of failed calls get to receive the failure, before gRPC cuts them off.
 constexpr absl::Duration kAnswerTime = absl::Milliseconds(300);
 
+// How often shared memory that nobody needs any more is looked for.
+constexpr absl::Duration kForgetPeriod = absl::Seconds(2);
+
 MetricsOptions MakeMetricsOptions(const Executor& executor, const AttentionEngine& engine,
                                   const SharedMemoryRegistry& shared_memory,
                                   const BufferPool& buffers) {
@@ -154,12 +157,16 @@ absl::Status ServerProcess::StartServing() {
                               .limits = settings_.limits,
                               .max_message_bytes = settings_.max_message_bytes,
                               .max_stream_requests = settings_.max_stream_requests,
+                              .max_send_time = settings_.max_send_time,
                               .access_log_one_in = settings_.access_log_one_in,
                               .info = Info()});
   absl::StatusOr<GrpcServer> grpc =
       StartGrpcServer(settings_, {attention_service_.get(), &shared_memory_service_, &health_});
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
+  if (settings_.shared_memory) {
+    forget_memory_.emplace(kForgetPeriod, [this] { shared_memory_.ForgetUnused(); });
+  }
   ready_file_.RemoveStale();  // nobody else listens where it says
   return absl::OkStatus();
 }

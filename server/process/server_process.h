@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "server/process/grpc_server.h"
 #include "server/process/ready_file.h"
 #include "server/rpc/attention_service.h"
+#include "server/rpc/periodic_alarm.h"
 #include "server/rpc/shared_memory_service.h"
 #include "server/schedule/clock.h"
 #include "server/schedule/scheduler.h"
@@ -114,6 +116,7 @@ class ServerProcess {
   std::string admin_address_;
   RecentActivity recent_activity_;
   std::unique_ptr<AdminServer> admin_;
+  std::optional<PeriodicAlarm> forget_memory_;  // where shared memory is offered
 };
 
 }  // namespace attend

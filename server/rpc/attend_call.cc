@@ -1,34 +1,46 @@
 #include "server/rpc/attend_call.h"
 
+#include <new>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
+#include "server/rpc/retry_delay.h"
 
 namespace attend {
 
-AttendCall::AttendCall(const AttentionServiceOptions& options, grpc::CallbackServerContext* context,
-                       grpc::ByteBuffer* response)
+AttendCall::AttendCall(const AttentionServiceOptions& options, SendWatch& watch,
+                       grpc::CallbackServerContext* context, grpc::ByteBuffer* response)
     : AttendJob(options, Method::kAttend),
       options_(options),
+      watch_(watch),
       context_(context),
-      response_(response) {}
+      response_(response),
+      sending_(*context) {}
 
 void AttendCall::Start(grpc::ByteBuffer& request) {
-  const CallFacts facts = CallFacts::Of(*context_, options_);
-  if (facts.trace.has_value()) {
-    context_->AddTrailingMetadata(kTraceMetadata, AnswerTraceParent(*facts.trace));
+  CallFacts facts;
+  absl::Status status;
+  try {
+    facts = CallFacts::Of(*context_, options_);
+    if (facts.trace.has_value()) {
+      context_->AddTrailingMetadata(kTraceMetadata, AnswerTraceParent(*facts.trace));
+    }
+    status = Read(request);
+  } catch (const std::bad_alloc&) {
+    status = BareNoMemory();
   }
-  AttendJob::Start(Read(request), facts);
+  AttendJob::Start(status, facts);
 }
 
 void AttendCall::OnAnswer(AttendAnswer& answer) {
-  if (answer.status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
-    context_->AddTrailingMetadata("grpc-retry-pushback-ms",
-                                  absl::StrCat(absl::ToInt64Milliseconds(answer.retry_delay)));
-  }
+  AddPushback(answer.status, answer.retry_delay, *context_);
   response_->Swap(&answer.message);
+  watch_.Begin(sending_);
   Finish(std::move(answer.status));  // gRPC may destroy this now
+}
+
+void AttendCall::OnDone() {
+  watch_.End(sending_);
+  delete this;
 }
 
 }  // namespace attend

@@ -6,6 +6,7 @@
 
 #include "server/rpc/attend_job.h"
 #include "server/rpc/attention_service.h"
+#include "server/rpc/send_watch.h"
 
 namespace attend {
 
@@ -14,8 +15,9 @@ namespace attend {
 // if any.
 class AttendCall final : public grpc::ServerUnaryReactor, private AttendJob {
  public:
-  AttendCall(const AttentionServiceOptions& options, grpc::CallbackServerContext* context,
-             grpc::ByteBuffer* response);
+  // `options` and `watch` must outlive the object.
+  AttendCall(const AttentionServiceOptions& options, SendWatch& watch,
+             grpc::CallbackServerContext* context, grpc::ByteBuffer* response);
 
   // Takes the request out of `request` and answers it, now or later. To be called once, by the
   // handler.
@@ -24,11 +26,13 @@ class AttendCall final : public grpc::ServerUnaryReactor, private AttendJob {
  private:
   void OnAnswer(AttendAnswer& answer) override;
   void OnCancel() override { Cancel(); }
-  void OnDone() override { delete this; }
+  void OnDone() override;
 
   const AttentionServiceOptions& options_;
+  SendWatch& watch_;
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const response_;
+  SendWatch::Sending sending_;
 };
 
 }  // namespace attend

@@ -10,6 +10,7 @@
 #include "absl/random/random.h"
 #include "absl/strings/string_view.h"
 #include "core/attention/attention.h"
+#include "server/rpc/retry_delay.h"
 #include "server/rpc/shared_memory_service.h"
 #include "server/wire/attend_request.h"
 #include "server/wire/priority.h"
@@ -18,13 +19,6 @@
 namespace attend {
 
 namespace {
-
-// When a refused caller should come back. Spread, since clients take a pushback to the letter, and
-// those that were refused together should not return together.
-absl::Duration RetryDelay() {
-  thread_local absl::InsecureBitGen generator;
-  return absl::Milliseconds(absl::Uniform(absl::IntervalClosed, generator, 50, 150));
-}
 
 std::int64_t QueryTokens(const AttentionProblem& problem) {
   std::int64_t tokens = 0;
@@ -43,6 +37,8 @@ const char* NameOf(Method method) {
 }
 
 }  // namespace
+
+absl::Status BareNoMemory() { return {absl::StatusCode::kResourceExhausted, ""}; }
 
 CallFacts CallFacts::Of(const grpc::CallbackServerContext& context,
                         const AttentionServiceOptions& options) {
@@ -78,27 +74,32 @@ absl::Status AttendJob::Read(grpc::ByteBuffer& message) {
   try {
     return received_.Read(message, type, options_.limits);
   } catch (const std::bad_alloc&) {
-    return NoMemory();
+    return BareNoMemory();
   }
 }
 
 void AttendJob::Start(const absl::Status& so_far, const CallFacts& facts) {
   options_.metrics->RequestStarted(method_);
   absl::Status status = so_far;
-  if (facts.trace.has_value()) trace_id_ = facts.trace->trace_id;
   // What could not be read has no priority of its own.
   if (absl::IsResourceExhausted(status)) CountNoMemory(v1::PRIORITY_UNSPECIFIED, facts);
   try {
+    if (facts.trace.has_value()) trace_id_ = facts.trace->trace_id;
     if (status.ok()) status = Submit(facts);
   } catch (const std::bad_alloc&) {
     CountNoMemory(received_.request().priority(), facts);
-    status = NoMemory();
+    status = BareNoMemory();
   }
   if (!status.ok()) FinishWith(status, TaskStats(), nullptr);
 }
 
 void AttendJob::CountNoMemory(v1::Priority requested, const CallFacts& facts) const {
-  const Priority priority = ToPriority(requested, facts.priority).value_or(Priority::kNormal);
+  Priority priority = Priority::kNormal;
+  try {
+    priority = ToPriority(requested, facts.priority).value_or(priority);
+  } catch (const std::bad_alloc&) {
+    // Of a priority that there is not, no words can be made now.
+  }
   options_.metrics->RequestDropped(DropReason::kNoMemory, static_cast<PriorityLabel>(priority));
 }
 
@@ -163,10 +164,24 @@ void AttendJob::Cancel() {
 
 void AttendJob::FinishWith(const absl::Status& computed, const TaskStats& stats,
                            const AttentionProblem* problem) {
-  absl::Status status = computed;
-  if (status.ok()) status = response_.WriteTargets();
   AttendAnswer answer;
   answer.retry_delay = RetryDelay();
+  try {
+    MakeAnswer(computed, stats, problem, answer);
+  } catch (const std::bad_alloc&) {
+    // So short that a string holds it without memory.
+    answer.status = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory");
+  }
+  received_.Release();
+  Record(answer, stats, problem);
+  Log(answer.status.error_code(), stats, problem);
+  OnAnswer(answer);
+}
+
+void AttendJob::MakeAnswer(const absl::Status& computed, const TaskStats& stats,
+                           const AttentionProblem* problem, AttendAnswer& answer) {
+  absl::Status status = computed == BareNoMemory() ? NoMemory() : computed;
+  if (status.ok()) status = response_.WriteTargets();
   answer.status = ToGrpcStatus(status, answer.retry_delay);
   if (status.ok()) {
     grpc::ByteBuffer message = MakeMessage(stats, *problem);
@@ -175,10 +190,6 @@ void AttendJob::FinishWith(const absl::Status& computed, const TaskStats& stats,
   if (answer.status.error_code() == grpc::StatusCode::INTERNAL) {
     options_.logger->error("{}: {}", NameOf(method_), answer.status.error_message());
   }
-  received_.Release();
-  Record(answer, stats, problem);
-  Log(answer.status.error_code(), stats, problem);
-  OnAnswer(answer);
 }
 
 grpc::ByteBuffer AttendJob::MakeMessage(const TaskStats& stats, const AttentionProblem& problem) {
@@ -210,14 +221,18 @@ void AttendJob::Log(grpc::StatusCode code, const TaskStats& stats,
   const bool sampled = IsOneIn(options_.access_log_one_in);
   const auto level = sampled ? spdlog::level::info : spdlog::level::debug;
   if (!options_.logger->should_log(level)) return;
-  options_.logger->log(
-      level,
-      "{}: {}, batch of {}, queue {:.6f} s, compute {:.6f} s, {} flops, {} bytes received, trace "
-      "{}",
-      NameOf(method_), absl::StatusCodeToString(static_cast<absl::StatusCode>(code)),
-      stats.batch_size, absl::ToDoubleSeconds(stats.queue), absl::ToDoubleSeconds(stats.compute),
-      code == grpc::StatusCode::OK ? problem->flops() : 0, received_.message_bytes(),
-      trace_id_.empty() ? "none" : trace_id_);
+  try {
+    options_.logger->log(
+        level,
+        "{}: {}, batch of {}, queue {:.6f} s, compute {:.6f} s, {} flops, {} bytes received, "
+        "trace {}",
+        NameOf(method_), absl::StatusCodeToString(static_cast<absl::StatusCode>(code)),
+        stats.batch_size, absl::ToDoubleSeconds(stats.queue), absl::ToDoubleSeconds(stats.compute),
+        code == grpc::StatusCode::OK ? problem->flops() : 0, received_.message_bytes(),
+        trace_id_.empty() ? "none" : trace_id_.c_str());
+  } catch (const std::bad_alloc&) {
+    // The answer matters more than its line.
+  }
 }
 
 }  // namespace attend

@@ -41,8 +41,12 @@ struct AttendAnswer {
   absl::Duration retry_delay;
 };
 
+// What is said without memory for a text: a job puts the text in where there is some again.
+absl::Status BareNoMemory();
+
 // Reads a message, checks it, has it computed and makes the answer; counts and logs it, once. What
-// carries the bytes, a call or a stream, derives from it.
+// carries the bytes, a call or a stream, derives from it. Want of memory, at whatever moment, is
+// answered with RESOURCE_EXHAUSTED: nothing here throws.
 // Thread-safety: Read, then Start, once each; Cancel at any time from any thread.
 class AttendJob {
  public:
@@ -81,10 +85,13 @@ class AttendJob {
   // `problem`: of a request that was submitted; null otherwise.
   void FinishWith(const absl::Status& computed, const TaskStats& stats,
                   const AttentionProblem* problem);
+  // Throws std::bad_alloc.
+  void MakeAnswer(const absl::Status& computed, const TaskStats& stats,
+                  const AttentionProblem* problem, AttendAnswer& answer);
   grpc::ByteBuffer MakeMessage(const TaskStats& stats, const AttentionProblem& problem);
   void Record(const AttendAnswer& answer, const TaskStats& stats,
               const AttentionProblem* problem) const;
-  // One line, at debug, or of a sample at info.
+  // One line, at debug, or of a sample at info; none without memory for it.
   void Log(grpc::StatusCode code, const TaskStats& stats, const AttentionProblem* problem) const;
 
   const AttentionServiceOptions& options_;

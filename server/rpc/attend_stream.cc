@@ -33,6 +33,9 @@ class AttendStream::Request final : public AttendJob {
   void MakeFatal() { fatal_ = true; }
   bool fatal() const { return fatal_; }
 
+  // The next one of those that are given up together: a list that needs no memory.
+  RequestPtr& next_given_up() { return next_given_up_; }
+
  private:
   void OnAnswer(AttendAnswer& answer) override {
     // The request may go while the stream works, and the stream with it.
@@ -42,24 +45,38 @@ class AttendStream::Request final : public AttendJob {
 
   const std::shared_ptr<AttendStream> stream_;
   bool fatal_ = false;
+  RequestPtr next_given_up_;
 };
 
-AttendStream* AttendStream::Open(const AttentionServiceOptions& options,
+namespace {
+
+// So short that a string holds it without memory.
+grpc::Status OutOfMemory() {
+  return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory");
+}
+
+}  // namespace
+
+AttendStream* AttendStream::Open(const AttentionServiceOptions& options, SendWatch& watch,
                                  grpc::CallbackServerContext& context, OpenStreams& open) {
-  const std::shared_ptr<AttendStream> stream(new AttendStream(options, context, open));
+  const std::shared_ptr<AttendStream> stream(new AttendStream(options, watch, context, open));
   const std::optional<TraceContext>& trace = stream->facts_.trace;
   if (trace.has_value()) context.AddTrailingMetadata(kTraceMetadata, AnswerTraceParent(*trace));
+  const bool draining = open.Add(stream.get());
   stream->self_ = stream;
   options.metrics->StreamOpened();
-  const bool draining = open.Add(stream.get());
   if (draining) stream->Drain();
   stream->Proceed();
   return stream.get();
 }
 
-AttendStream::AttendStream(const AttentionServiceOptions& options,
-                           const grpc::CallbackServerContext& context, OpenStreams& open)
-    : options_(options), facts_(CallFacts::Of(context, options)), open_(open) {}
+AttendStream::AttendStream(const AttentionServiceOptions& options, SendWatch& watch,
+                           grpc::CallbackServerContext& context, OpenStreams& open)
+    : options_(options),
+      facts_(CallFacts::Of(context, options)),
+      watch_(watch),
+      open_(open),
+      sending_(context) {}
 
 void AttendStream::OnDone() {
   open_.Remove(this);
@@ -84,31 +101,35 @@ void AttendStream::OnReadDone(bool ok) {
 }
 
 void AttendStream::Handle(grpc::ByteBuffer& message) {
+  RequestPtr request;
+  absl::Status status;
   try {
-    const auto request = std::make_shared<Request>(options_, shared_from_this());
-    absl::Status status = request->Read(message);
+    request = std::make_shared<Request>(options_, shared_from_this());
+    status = request->Read(message);
     // A cancel with more to say than this server knows is refused as a request is.
     const bool plain = status.ok() && RefuseUnknownFields(request->message(), "request").ok();
     if (plain && request->message().has_cancel()) {
       CancelRequest(request->id());
       return;
     }
+    // Before it is in flight: from there on nothing may throw.
+    const absl::Status kind = status.ok() ? request->CheckKind() : absl::OkStatus();
     if (status.ok()) status = Admit(request);
-    if (!status.ok()) {
-      request->MakeFatal();
-    } else {
-      status = request->CheckKind();
-    }
-    request->Start(status, facts_);
+    if (!status.ok()) request->MakeFatal();
+    status.Update(kind);
   } catch (const std::bad_alloc&) {
-    End(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                     "the server is short of memory; try again later"));
+    End(OutOfMemory());
+    return;
   }
+  request->Start(status, facts_);
 }
 
 absl::Status AttendStream::Admit(const RequestPtr& request) {
   absl::MutexLock lock(&mutex_);
-  if (in_flight_.try_emplace(request->id(), request).second) return absl::OkStatus();
+  if (in_flight_.try_emplace(request->id(), request).second) {
+    if (end_.has_value()) request->Cancel();  // with those that were in flight then
+    return absl::OkStatus();
+  }
   return InvalidField("id", absl::StrCat("is ", request->id(),
                                          ", which is in flight already; expected another one"));
 }
@@ -129,34 +150,59 @@ void AttendStream::Answered(Request& request, AttendAnswer& answer) {
     End(std::move(answer.status));
     return;
   }
-  if (!answer.status.ok()) {
-    grpc::ByteBuffer error = StreamError(answer.status, request.id());
-    answer.message.Swap(&error);
+  if (Enqueue(request, answer)) {
+    Proceed();
+  } else {
+    End(OutOfMemory());
   }
+}
+
+bool AttendStream::Enqueue(Request& request, AttendAnswer& answer) {
+  bool enqueued = true;
   RequestPtr answered;  // goes after the lock
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto found = in_flight_.find(request.id());
-    answered = std::move(found->second);
-    in_flight_.erase(found);
-    if (!end_.has_value()) answers_.emplace_back().Swap(&answer.message);
+  try {
+    if (!answer.status.ok()) {
+      enqueued = !answer.status.error_details().empty();  // else there was no memory for them
+      grpc::ByteBuffer error = StreamError(answer.status, request.id());
+      answer.message.Swap(&error);
+    }
+  } catch (const std::bad_alloc&) {
+    enqueued = false;
   }
-  Proceed();
+  absl::MutexLock lock(&mutex_);
+  const auto found = in_flight_.find(request.id());
+  answered = std::move(found->second);
+  in_flight_.erase(found);
+  if (end_.has_value() || !enqueued) return enqueued;
+  try {
+    answers_.emplace_back().Swap(&answer.message);
+  } catch (const std::bad_alloc&) {
+    enqueued = false;
+  }
+  return enqueued;
 }
 
 void AttendStream::End(grpc::Status status) {
-  std::vector<RequestPtr> given_up;
+  RequestPtr given_up;
   {
     absl::MutexLock lock(&mutex_);
-    if (!end_.has_value()) end_ = std::move(status);
-    given_up.reserve(in_flight_.size());
-    for (const auto& [id, request] : in_flight_) given_up.push_back(request);
+    // Who ended it before has given up what is in flight.
+    if (!end_.has_value()) {
+      end_ = std::move(status);
+      for (const auto& [id, request] : in_flight_) {
+        request->next_given_up() = std::exchange(given_up, request);
+      }
+    }
   }
-  for (const RequestPtr& request : given_up) request->Cancel();
+  while (given_up != nullptr) {
+    given_up->Cancel();
+    given_up = std::exchange(given_up->next_given_up(), nullptr);
+  }
   Proceed();
 }
 
 void AttendStream::OnWriteDone(bool ok) {
+  watch_.End(sending_);
   outgoing_.Clear();
   {
     absl::MutexLock lock(&mutex_);
@@ -202,6 +248,7 @@ void AttendStream::Proceed() {
     mutex_.Unlock();
     if (todo.read) StartRead(&incoming_);
     if (todo.write) {
+      watch_.Begin(sending_);
       grpc::WriteOptions options;
       if (todo.more_to_write) options.set_buffer_hint();
       StartWrite(&outgoing_, options);
@@ -224,7 +271,7 @@ AttendStream::Todo AttendStream::NextTodo() {
   if (MayRead()) reading_ = todo.read = true;
   if (MayFinish()) {
     finished_ = true;
-    todo.finish = FinalStatus();
+    todo.finish = TakeFinalStatus();
   }
   return todo;
 }
@@ -240,12 +287,16 @@ bool AttendStream::MayFinish() const {
   return over && !finished_ && !handling_ && !writing_ && answers_.empty() && in_flight_.empty();
 }
 
-grpc::Status AttendStream::FinalStatus() const {
-  if (end_.has_value()) return *end_;
+grpc::Status AttendStream::TakeFinalStatus() {
+  if (end_.has_value()) return *std::move(end_);
   if (half_closed_) return grpc::Status::OK;
-  return ToGrpcStatus(absl::UnavailableError("the server is shutting down; what has no answer was "
-                                             "not computed"),
-                      absl::ZeroDuration());
+  try {
+    return ToGrpcStatus(absl::UnavailableError("the server is shutting down; what has no answer "
+                                               "was not computed"),
+                        absl::ZeroDuration());
+  } catch (const std::bad_alloc&) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
+  }
 }
 
 }  // namespace attend

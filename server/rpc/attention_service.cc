@@ -1,5 +1,7 @@
 #include "server/rpc/attention_service.h"
 
+#include <new>
+#include <spdlog/logger.h>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,16 +12,20 @@
 
 namespace attend {
 
-AttentionService::AttentionService(AttentionServiceOptions options) : options_(std::move(options)) {
+AttentionService::AttentionService(AttentionServiceOptions options)
+    : options_(std::move(options)),
+      send_watch_(options_.max_send_time,
+                  [this](const grpc::CallbackServerContext& context) { NoteLateAnswer(context); }) {
   // Protobuf makes what it shows of a message without unknown fields at the first look: now, while
-  // one thread is here, in a way that ThreadSanitizer understands.
+  // one thread is here, in a way that ThreadSanitizer understands, and while there is memory.
   (void)RefuseUnknownFields(v1::AttendRequest::default_instance(), "request");
+  (void)RefuseUnknownFields(v1::Tensor::default_instance(), "tensor");
 }
 
 grpc::ServerUnaryReactor* AttentionService::Attend(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) {
-  auto* call = new AttendCall(options_, context, response);
+  auto* call = new AttendCall(options_, send_watch_, context, response);
   // gRPC made the buffer, as no constant, for this call alone, and would keep the message until the
   // call has ended.
   call->Start(const_cast<grpc::ByteBuffer&>(*request));
@@ -44,7 +50,7 @@ grpc::ServerUnaryReactor* AttentionService::GetServerInfo(grpc::CallbackServerCo
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::AttendStream(
     grpc::CallbackServerContext* context) {
-  return attend::AttendStream::Open(options_, *context, open_streams_);
+  return attend::AttendStream::Open(options_, send_watch_, *context, open_streams_);
 }
 
 grpc::ServerUnaryReactor* AttentionService::Estimate(grpc::CallbackServerContext* context,
@@ -53,6 +59,16 @@ grpc::ServerUnaryReactor* AttentionService::Estimate(grpc::CallbackServerContext
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(NotOffered(Method::kEstimate, "Estimate"));
   return reactor;
+}
+
+void AttentionService::NoteLateAnswer(const grpc::CallbackServerContext& context) const {
+  if (!options_.logger->should_log(spdlog::level::debug)) return;
+  try {
+    options_.logger->debug("a call from {} ends: its answer was not taken within {}",
+                           context.peer(), absl::FormatDuration(options_.max_send_time));
+  } catch (const std::bad_alloc&) {
+    // It ends without the line.
+  }
 }
 
 grpc::Status AttentionService::NotOffered(Method method, const char* name) const {

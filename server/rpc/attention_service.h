@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <grpcpp/grpcpp.h>
 
+#include "absl/time/time.h"
 #include "attend/v1/attention.grpc.pb.h"
 #include "attend/v1/attention.pb.h"
 #include "core/base/attention_problem.h"
@@ -12,6 +13,7 @@
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/open_streams.h"
+#include "server/rpc/send_watch.h"
 #include "server/schedule/clock.h"
 #include "server/schedule/scheduler.h"
 #include "server/shared_memory/shared_memory_registry.h"
@@ -33,6 +35,9 @@ struct AttentionServiceOptions {
   // Requests of one stream that wait for their answer, or whose answer waits to be sent. At
   // least 1.
   int max_stream_requests = 256;
+  // For which gRPC may have an answer that its caller does not take; then the call is ended.
+  // 0 = no limit.
+  absl::Duration max_send_time = absl::Seconds(60);
   // One request in so many, at random, is logged at info; all are at debug. 0 = none.
   std::int64_t access_log_one_in = 0;
   // The answer to GetServerInfo; see server_info.h. Its `server` is Stats.server of every response.
@@ -74,11 +79,15 @@ class AttentionService final : public AttentionServiceBase {
   void Drain() { open_streams_.Drain(); }
 
  private:
+  // Of a call whose answer its caller did not take, and which is about to be ended for it.
+  void NoteLateAnswer(const grpc::CallbackServerContext& context) const;
+
   // Counts a call of a method that is not offered, and returns its answer.
   grpc::Status NotOffered(Method method, const char* name) const;
 
   const AttentionServiceOptions options_;
   OpenStreams open_streams_;
+  SendWatch send_watch_;
 };
 
 }  // namespace attend

@@ -2,8 +2,9 @@
 #ifndef ATTEND_SERVER_RPC_OPEN_STREAMS_H_
 #define ATTEND_SERVER_RPC_OPEN_STREAMS_H_
 
+#include <set>
+
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 
 namespace attend {
@@ -23,7 +24,8 @@ class OpenStreams {
  private:
   absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::flat_hash_set<AttendStream*> streams_ ABSL_GUARDED_BY(mutex_);
+  // Abseil's sets do not survive it when memory runs out while they grow.
+  std::set<AttendStream*> streams_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attend

@@ -2,23 +2,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
+#include "server/rpc/retry_delay.h"
+#include "server/schedule/scheduled_task.h"
 #include "server/wire/shared_memory_range.h"
 #include "server/wire/status.h"
 
 namespace attend {
-
-namespace {
-
-// When to register again what there was no room for.
-constexpr absl::Duration kRetryDelay = absl::Seconds(1);
-
-}  // namespace
 
 bool IsOverUnixSocket(const grpc::ServerContextBase& context) {
   return absl::StartsWith(context.peer(), "unix:");
@@ -35,8 +31,14 @@ grpc::ServerUnaryReactor* SharedMemoryService::Answer(Method method,
   absl::Status status = CheckSharedMemoryAccess(
       {.registry = options_.registry, .over_unix_socket = IsOverUnixSocket(context)},
       "shared_memory");
-  if (status.ok()) status = handle();
-  grpc::Status answer = ToGrpcStatus(status, kRetryDelay);
+  try {
+    if (status.ok()) status = handle();
+  } catch (const std::bad_alloc&) {
+    status = NoMemory();
+  }
+  const absl::Duration retry_delay = RetryDelay();
+  grpc::Status answer = ToGrpcStatus(status, retry_delay);
+  AddPushback(answer, retry_delay, context);
   RequestRecord record;
   record.code = answer.error_code();
   record.total_seconds = absl::ToDoubleSeconds(options_.clock->Now() - arrival);

@@ -37,6 +37,7 @@ struct Settings {
   std::int64_t buffer_pool_bytes = std::int64_t{256} << 20;
   int max_streams_per_connection = 128;
   int max_stream_requests = 256;
+  absl::Duration max_send_time = absl::Seconds(60);          // 0 = no limit
   absl::Duration max_connection_age = absl::ZeroDuration();  // 0 = no limit
   absl::Duration keepalive_min_ping_interval = absl::Seconds(10);
 

@@ -244,6 +244,10 @@ std::vector<SettingRow> ConnectionRows() {
            "max-stream-requests", kCount, In(&Settings::max_stream_requests), {1, 1'000'000},
            "Requests of one AttendStream without an answer, or whose answer waits to be sent; past "
            "it the server reads no further"),
+       Ranged("max-send-time", kDuration, In(&Settings::max_send_time),
+              {absl::ZeroDuration(), absl::Hours(24 * 365)},
+              "Time that a caller may take to take an answer off the wire; past it its call is "
+              "ended; 0 = no limit"),
        Ranged("max-connection-age", kDuration, In(&Settings::max_connection_age),
               {absl::ZeroDuration(), absl::Hours(24 * 365)},
               "Age at which a connection is closed gracefully, so that clients spread over new "

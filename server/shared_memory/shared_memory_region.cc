@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,6 +85,14 @@ absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> SharedMemoryRegion::Open(
 }
 
 SharedMemoryRegion::~SharedMemoryRegion() { close(file_); }
+
+int SharedMemoryRegion::LockError() const {
+  if (flock(file_, LOCK_EX | LOCK_NB) != 0) return errno;
+  flock(file_, LOCK_UN);
+  return 0;
+}
+
+bool SharedMemoryRegion::IsAbandoned() const { return was_locked_ && LockError() == 0; }
 
 absl::Status SharedMemoryRegion::CheckRange(std::uint64_t offset, std::uint64_t size,
                                             absl::string_view field) const {

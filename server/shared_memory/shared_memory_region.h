@@ -3,6 +3,7 @@
 #define ATTEND_SERVER_SHARED_MEMORY_SHARED_MEMORY_REGION_H_
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,6 +34,11 @@ class SharedMemoryRegion {
   SharedMemoryRegion(const SharedMemoryRegion&) = delete;
   SharedMemoryRegion& operator=(const SharedMemoryRegion&) = delete;
 
+  // Whether the process that owned the object is known to have ended, or to have given it up: it
+  // held a lock of the object (flock) when the object was opened, and nobody does now. Owners
+  // without a lock are never known to.
+  bool IsAbandoned() const;
+
   // The same for two regions of one object, and for no others that are open.
   using Object = std::pair<dev_t, ino_t>;
   Object object() const { return object_; }
@@ -57,7 +63,13 @@ class SharedMemoryRegion {
 
  private:
   SharedMemoryRegion(int file, std::uint64_t size_bytes, Object object)
-      : file_(file), size_bytes_(size_bytes), object_(object) {}
+      : file_(file),
+        size_bytes_(size_bytes),
+        object_(object),
+        was_locked_(LockError() == EWOULDBLOCK) {}
+
+  // Takes the object's lock and gives it back: 0, or why not, EWOULDBLOCK while others hold one.
+  int LockError() const;
 
   // Whether the object still is as long as the region.
   bool IsWhole() const;
@@ -65,6 +77,7 @@ class SharedMemoryRegion {
   const int file_;
   const std::uint64_t size_bytes_;
   const Object object_;
+  const bool was_locked_;
   mutable std::atomic<std::uint64_t> read_bytes_{0};
   mutable std::atomic<std::uint64_t> written_bytes_{0};
 };

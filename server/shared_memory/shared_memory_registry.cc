@@ -3,6 +3,7 @@
 #include <array>
 #include <sys/random.h>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -38,8 +39,8 @@ absl::StatusOr<std::string> SharedMemoryRegistry::Register(const std::string& na
   if (!region.ok()) return region.status();
   absl::StatusOr<std::string> handle = NewHandle();
   if (!handle.ok()) return handle;
+  ForgetUnused();
   const absl::MutexLock lock(&mutex_);
-  ForgetIdle();
   for (const auto& [other, entry] : regions_) {
     if (entry.region->object() == (*region)->object()) {
       return absl::AlreadyExistsError(
@@ -55,14 +56,25 @@ absl::StatusOr<std::string> SharedMemoryRegistry::Register(const std::string& na
   return handle;
 }
 
-void SharedMemoryRegistry::ForgetIdle() {
+void SharedMemoryRegistry::ForgetUnused() {
+  std::vector<std::shared_ptr<SharedMemoryRegion>> forgotten;  // closed after the lock
+  const absl::MutexLock lock(&mutex_);
   const absl::Time oldest = clock_.Now() - options_.idle_time;
-  absl::erase_if(regions_, [&](const auto& entry) { return entry.second.used <= oldest; });
+  std::erase_if(regions_, [&](auto& entry) {
+    const bool forget = entry.second.used <= oldest || entry.second.region->IsAbandoned();
+    if (forget) forgotten.push_back(std::move(entry.second.region));
+    return forget;
+  });
 }
 
 absl::Status SharedMemoryRegistry::Unregister(absl::string_view handle) {
+  std::shared_ptr<SharedMemoryRegion> region;  // closed after the lock
   const absl::MutexLock lock(&mutex_);
-  return regions_.erase(handle) == 1 ? absl::OkStatus() : Unknown("handle");
+  const auto found = regions_.find(handle);
+  if (found == regions_.end()) return Unknown("handle");
+  region = std::move(found->second.region);
+  regions_.erase(found);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> SharedMemoryRegistry::Find(

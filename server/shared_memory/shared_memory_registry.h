@@ -3,11 +3,12 @@
 #define ATTEND_SERVER_SHARED_MEMORY_SHARED_MEMORY_REGISTRY_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -21,8 +22,8 @@ namespace attend {
 struct SharedMemoryOptions {
   // Regions at once. At least 1.
   std::int64_t max_regions = 256;
-  // A region that has not been named for this long is forgotten when another one is registered:
-  // its owner may have died without a word.
+  // A region that has not been named for this long is forgotten: its owner may have died without a
+  // word.
   absl::Duration idle_time = absl::Minutes(10);
 };
 
@@ -46,6 +47,11 @@ class SharedMemoryRegistry {
   absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> Find(absl::string_view handle,
                                                            absl::string_view field);
 
+  // Forgets the regions that have been idle for too long, and those whose owner has ended (see
+  // SharedMemoryRegion::IsAbandoned). Register does so first; to be called now and then besides, so
+  // that memory does not wait for another caller. Cost: a few system calls for each region.
+  void ForgetUnused();
+
   std::int64_t num_regions() const;
 
  private:
@@ -54,12 +60,11 @@ class SharedMemoryRegistry {
     absl::Time used;
   };
 
-  void ForgetIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   const SharedMemoryOptions options_;
   Clock& clock_;
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, Entry> regions_ ABSL_GUARDED_BY(mutex_);
+  // By handle. Abseil's maps do not survive it when memory runs out while they grow.
+  std::map<std::string, Entry, std::less<>> regions_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attend

@@ -120,6 +120,19 @@ void PrependId(std::uint64_t id, Prepender& head) {
   head.Tag(v1::AttendStreamResponse::kIdFieldNumber, WireFormatLite::WIRETYPE_VARINT);
 }
 
+// One result would spoil the other.
+absl::Status CheckTargetsApart(const ResultTargets& targets) {
+  const std::array all = {&targets.output, &targets.lse, &targets.weights, &targets.scores};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!all[i]->Overlaps(*all[j])) continue;
+      return InvalidField(all[i]->field(), absl::StrCat("overlaps ", all[j]->field(),
+                                                        "; expected ranges that share no byte"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::byte*& OutputOf(int field, AttentionOutputs& outputs) {
   switch (field) {
     case v1::AttendResponse::kLseFieldNumber:
@@ -171,6 +184,7 @@ absl::StatusOr<ResultTargets> FindTargets(const v1::OutputOptions& output,
   find(output.has_scores_target(), output.scores_target(),
        problem.score_stage() != ScoreStage::kNone, bytes.scores, "output.scores_target",
        targets.scores);
+  status.Update(CheckTargetsApart(targets));
   if (!status.ok()) return status;
   return targets;
 }

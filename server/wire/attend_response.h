@@ -35,7 +35,8 @@ struct ResultTargets {
 
 // The targets that a request names. `output` must outlive what uses them.
 // Errors: as SharedMemoryRange::Find; INVALID_ARGUMENT, naming the target, for one of another size
-// than its result, and for one whose result is not asked for.
+// than its result, for one whose result is not asked for, and, naming the other one too, for one
+// that overlaps another one.
 absl::StatusOr<ResultTargets> FindTargets(const v1::OutputOptions& output,
                                           const AttentionProblem& problem,
                                           const SharedMemoryAccess& access);

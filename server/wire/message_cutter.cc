@@ -20,7 +20,7 @@ using google::protobuf::internal::WireFormatLite;
 struct Node;
 struct Child {
   int field;
-  const Node* node;      // of the message in the field; null: the elements of `tensor`
+  const Node* node;      // of the message in the field; null: the elements of `tensor`, or a list
   RequestTensor tensor;  // where the field holds one
 };
 struct Node {
@@ -28,6 +28,8 @@ struct Node {
 };
 
 constexpr RequestTensor kNoTensor = static_cast<RequestTensor>(kNumRequestTensors);
+
+constexpr Child List(int field) { return {field, nullptr, kNoTensor}; }
 
 // One node for each tensor, so that a path says whose elements they are.
 template <RequestTensor tensor>
@@ -49,11 +51,14 @@ constexpr Child kOptionsFields[] = {
     TensorField<RequestTensor::kAlibiSlopes>(v1::AttentionOptions::kAlibiSlopesFieldNumber),
     TensorField<RequestTensor::kSinks>(v1::AttentionOptions::kSinksFieldNumber),
     {v1::AttentionOptions::kBlockMaskFieldNumber, &kBlockMask, kNoTensor},
+    List(v1::AttentionOptions::kQueryOffsetsFieldNumber),
 };
 constexpr Node kOptions = {kOptionsFields};
 
 constexpr Child kRequestFields[] = {
     {v1::AttendRequest::kOptionsFieldNumber, &kOptions, kNoTensor},
+    List(v1::AttendRequest::kQueryLengthsFieldNumber),
+    List(v1::AttendRequest::kKvLengthsFieldNumber),
     TensorField<RequestTensor::kBooleanMask>(v1::AttendRequest::kBooleanMaskFieldNumber),
     TensorField<RequestTensor::kAdditiveMask>(v1::AttendRequest::kAdditiveMaskFieldNumber),
     TensorField<RequestTensor::kQuery>(v1::AttendRequest::kQueryFieldNumber),
@@ -131,8 +136,28 @@ class Cutter {
   }
 
   absl::Status Field() {
+    const std::size_t begin = to_.skeleton.size();
     std::uint32_t tag = 0;
     if (absl::Status status = ReadTag(tag); !status.ok()) return status;
+    in_list_ = IsList(tag);
+    absl::Status status = Value(tag);
+    if (in_list_) listed_bytes_ += to_.skeleton.size() - begin;
+    in_list_ = false;
+    return status;
+  }
+
+  // Whether protobuf will find numbers of a list there, packed or one by one.
+  bool IsList(std::uint32_t tag) {
+    const WireFormatLite::WireType type = WireFormatLite::GetTagWireType(tag);
+    if (type != WireFormatLite::WIRETYPE_VARINT &&
+        type != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+      return false;
+    }
+    const Child* child = Find(WireFormatLite::GetTagFieldNumber(tag));
+    return child != nullptr && child->node == nullptr && child->tensor == kNoTensor;
+  }
+
+  absl::Status Value(std::uint32_t tag) {
     switch (WireFormatLite::GetTagWireType(tag)) {
       case WireFormatLite::WIRETYPE_VARINT:
         return CopyVarint();
@@ -160,7 +185,7 @@ class Cutter {
     if (absl::Status status = ReadLength(length); !status.ok()) return status;
     if (length > left()) return Malformed("ends inside a field");
     const Child* child = Find(field);
-    if (child == nullptr) return Copy(length);
+    if (child == nullptr || in_list_) return Copy(length);
     to_.skeleton.resize(before);  // the length changes
     return child->node != nullptr ? Descend(*child, length) : Take(child->tensor, length);
   }
@@ -244,10 +269,19 @@ class Cutter {
   }
 
   absl::Status CheckRoom(std::size_t bytes) const {
-    if (bytes <= max_skeleton_bytes_ - to_.skeleton.size()) return absl::OkStatus();
-    return InvalidField("request",
-                        absl::StrCat("has more than ", max_skeleton_bytes_,
-                                     " bytes outside the data of its tensors; expected no more"));
+    const std::size_t size = to_.skeleton.size();
+    if (bytes > max_skeleton_bytes_ - size) {
+      return InvalidField("request",
+                          absl::StrCat("has more than ", max_skeleton_bytes_,
+                                       " bytes outside the data of its tensors; expected no more"));
+    }
+    if (!in_list_ && bytes > kMaxRestBytes - (size - listed_bytes_)) {
+      return InvalidField(
+          "request", absl::StrCat("has more than ", kMaxRestBytes,
+                                  " bytes outside the data of its tensors and its lists of lengths "
+                                  "and offsets; expected no more"));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Malformed(absl::string_view what) const {
@@ -265,6 +299,8 @@ class Cutter {
   // Stream request, request, options, block mask, tensor.
   absl::InlinedVector<Message, 5> open_;
   std::array<bool, kNumRequestTensors> seen_{};
+  bool in_list_ = false;          // the field that is being read is one
+  std::size_t listed_bytes_ = 0;  // of the skeleton, lists that have been read
 };
 
 }  // namespace

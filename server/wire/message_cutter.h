@@ -53,14 +53,19 @@ struct CutMessage {
   std::array<PayloadRange, kNumRequestTensors> payloads;  // by RequestTensor
 };
 
+// Bounds what a skeleton holds beside the request's lists (query_lengths, kv_lengths and
+// options.query_offsets, whose length is the caller's business): shapes, options, handles. What
+// parses slowly, fields that the server does not know, is none of the lists.
+inline constexpr std::size_t kMaxRestBytes = std::size_t{64} << 10;
+
 // Cuts the message that the pieces make, one after the other. Copies nothing but the skeleton.
 //
 // Takes every encoding that the generated parser takes, with any cuts between the pieces. What
 // the generated parser would refuse is refused here or by parsing the skeleton.
 //
 // Errors, all INVALID_ARGUMENT: naming "request" for bytes that are no message and for a skeleton
-// of more than `max_skeleton_bytes`; naming the tensor (or its `data`) where it occurs twice, which
-// protobuf would merge.
+// of more than `max_skeleton_bytes`, or of more than kMaxRestBytes beside its lists; naming the
+// tensor (or its `data`) where it occurs twice, which protobuf would merge.
 absl::Status Cut(std::span<const grpc::Slice> pieces, MessageType type,
                  std::size_t max_skeleton_bytes, CutMessage& to);
 

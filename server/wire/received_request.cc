@@ -20,7 +20,6 @@ constexpr std::size_t kMaxInPlaceBytes = std::size_t{64} << 10;
 constexpr std::int64_t kMaxListedBytes = 11;
 // query_lengths, kv_lengths and query_offsets.
 constexpr std::int64_t kNumLists = 3;
-constexpr std::int64_t kMaxRestBytes = std::int64_t{64} << 10;
 
 constexpr std::array kGathered = {RequestTensor::kQuery, RequestTensor::kKey,
                                   RequestTensor::kValue};
@@ -35,7 +34,7 @@ std::size_t Aligned(std::size_t bytes) {
 }  // namespace
 
 std::int64_t MaxSkeletonBytes(const AttentionLimits& limits) {
-  return kMaxRestBytes + kNumLists * kMaxListedBytes * limits.max_batch;
+  return static_cast<std::int64_t>(kMaxRestBytes) + kNumLists * kMaxListedBytes * limits.max_batch;
 }
 
 google::protobuf::ArenaOptions ReceivedRequest::InitialBlock() {

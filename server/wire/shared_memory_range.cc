@@ -42,4 +42,13 @@ absl::StatusOr<SharedMemoryRange> SharedMemoryRange::Find(const v1::SharedMemory
   return range;
 }
 
+bool SharedMemoryRange::Overlaps(const SharedMemoryRange& other) const {
+  if (region_ == nullptr || region_ != other.region_ || size_ == 0 || other.size_ == 0) {
+    return false;
+  }
+  // No sum, which could wrap around.
+  return offset_ <= other.offset_ ? other.offset_ - offset_ < size_
+                                  : offset_ - other.offset_ < other.size_;
+}
+
 }  // namespace attend

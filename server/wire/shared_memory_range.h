@@ -39,6 +39,12 @@ class SharedMemoryRange {
                                                 const SharedMemoryAccess& access,
                                                 absl::string_view field);
 
+  // Whether the two share a byte. Nothing overlaps a range that is empty or none.
+  bool Overlaps(const SharedMemoryRange& other) const;
+
+  // Of the request; empty for no range.
+  const std::string& field() const { return field_; }
+
   bool present() const { return region_ != nullptr; }
   std::size_t size() const { return size_; }
 
@@ -52,7 +58,7 @@ class SharedMemoryRange {
   std::shared_ptr<SharedMemoryRegion> region_;
   std::uint64_t offset_ = 0;
   std::size_t size_ = 0;
-  std::string field_;  // of the request
+  std::string field_;
 };
 
 }  // namespace attend

@@ -79,7 +79,7 @@ LAYERS = (
     Layer(
         "server/observe/",
         ("core/base/", "server/settings/"),
-        ("absl", "json", "grpc", "spdlog", "prometheus", "civetweb"),
+        ("absl", "json", "grpc", "protobuf", "spdlog", "prometheus", "civetweb"),
     ),
     Layer("server/schedule/", ("core/", "server/observe/"), ("absl",)),
     Layer("server/shared_memory/", ("core/base/", "server/schedule/"), ("absl",)),

@@ -153,6 +153,20 @@ TEST_F(SharedMemoryTest, ForgetsWhatIsUnregistered) {
   EXPECT_EQ(server_->Metric("attend_shared_memory_regions"), 0);
 }
 
+// Its lock goes as a process does that is killed.
+TEST_F(SharedMemoryTest, ForgetsTheRegionOfAnOwnerThatHasEnded) {
+  Start();
+  SharedMemoryObject object(kRegionBytes);
+  object.Lock();
+  const SharedMemoryObject never_locked(kRegionBytes);
+  RegisterOk(object);
+  RegisterOk(never_locked);
+  EXPECT_EQ(server_->Metric("attend_shared_memory_regions"), 2);
+  object.Unlock();
+  EXPECT_TRUE(WaitForMetric("attend_shared_memory_regions", 1));
+  ExpectServes();
+}
+
 TEST_F(SharedMemoryTest, IsForUnixSocketsAlone) {
   Start();
   const std::string handle = RegisterOk(object_);

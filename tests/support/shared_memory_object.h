@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -44,6 +45,9 @@ class SharedMemoryObject {
               static_cast<ssize_t>(size));
     return bytes;
   }
+  // As long-lived owners do; it ends with the object, or here.
+  void Lock() { EXPECT_EQ(flock(file_, LOCK_SH | LOCK_NB), 0); }
+  void Unlock() { EXPECT_EQ(flock(file_, LOCK_UN), 0); }
   // Makes whoever opens the object wait. The kernel tells the owner so by SIGIO, which is ignored.
   bool Lease() {
     std::signal(SIGIO, SIG_IGN);

@@ -1,6 +1,8 @@
 #include "server/observe/logging.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
+#include <google/protobuf/wrappers.pb.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <gtest/gtest.h>
@@ -13,6 +15,7 @@
 namespace attend {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
 class LoggingTest : public ::testing::Test {
@@ -83,12 +86,25 @@ TEST_F(LoggingTest, TakesWhatGrpcLogs) {
   grpc_init();
   // Outlives the test, as the route does.
   auto& out = *new std::ostringstream;
-  RouteGrpcLogs(MakeStreamLogger(spdlog::level::info, LogLines::kJson, out));
+  RouteLibraryLogs(MakeStreamLogger(spdlog::level::info, LogLines::kJson, out));
   gpr_log(GPR_ERROR, "something %d", 7);
   const nlohmann::json line = nlohmann::json::parse(out.str());
   EXPECT_EQ(line["level"], "error");
   EXPECT_EQ(line["message"], "grpc: something 7");
   grpc_shutdown();
+}
+
+// A caller can have protobuf write a line for each string that it sends.
+TEST_F(LoggingTest, TakesWhatProtobufLogsAndNotAllOfIt) {
+  auto& out = *new std::ostringstream;
+  RouteLibraryLogs(MakeStreamLogger(spdlog::level::info, LogLines::kText, out));
+  ::testing::internal::CaptureStderr();
+  google::protobuf::StringValue value;
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(value.ParseFromString("\x0a\x01\xff"));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  const std::string log = out.str();
+  EXPECT_THAT(log, HasSubstr("error   protobuf: "));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 20);
 }
 
 }  // namespace

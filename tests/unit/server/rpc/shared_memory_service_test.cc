@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "attend/v1/error.pb.h"
 #include "tests/support/shared_memory_object.h"
 #include "tests/support/temp_folder.h"
 #include "tests/unit/server/schedule/fake_clock.h"
@@ -41,6 +42,11 @@ class SharedMemoryServiceTest : public ::testing::Test {
 
   grpc::Status Register(v1::SharedMemoryService::Stub& stub, std::string& handle) {
     grpc::ClientContext context;
+    return Register(stub, handle, context);
+  }
+
+  grpc::Status Register(v1::SharedMemoryService::Stub& stub, std::string& handle,
+                        grpc::ClientContext& context) {
     v1::RegisterSharedMemoryRequest request;
     request.set_name(object_.name());
     request.set_size_bytes(100);
@@ -117,9 +123,29 @@ TEST_F(SharedMemoryServiceTest, RefusesMoreThanItsBoundWithATimeToComeBack) {
   const testing::SharedMemoryObject other(100);
   ASSERT_TRUE(registry_.Register(other.name(), 100).ok());
   std::string handle;
-  const grpc::Status status = Register(*local_, handle);
+  grpc::ClientContext context;
+  const grpc::Status status = Register(*local_, handle, context);
   EXPECT_EQ(status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_details(), HasSubstr("google.rpc.RetryInfo"));
+  // gRPC's own clients go by the metadata.
+  v1::Error error;
+  v1::RetryInfo retry;
+  ASSERT_TRUE(error.ParseFromString(status.error_details()));
+  ASSERT_EQ(error.details_size(), 1);
+  ASSERT_TRUE(retry.ParseFromString(error.details(0).value()));
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto pushback = metadata.find("grpc-retry-pushback-ms");
+  ASSERT_NE(pushback, metadata.end());
+  EXPECT_EQ(std::string(pushback->second.data(), pushback->second.size()),
+            absl::StrCat(retry.retry_delay().nanos() / 1'000'000));
+}
+
+TEST_F(SharedMemoryServiceTest, TellsNoTimeToComeBackForOtherErrors) {
+  Start();
+  std::string handle;
+  grpc::ClientContext context;
+  EXPECT_EQ(Register(*remote_, handle, context).error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 0u);
 }
 
 }  // namespace

@@ -84,6 +84,41 @@ TEST_F(SharedMemoryRegistryTest, ForgetsWhatWasIdleWhenAnotherComes) {
   EXPECT_TRUE(registry_.Find(used, "key").ok());
 }
 
+TEST_F(SharedMemoryRegistryTest, ForgetsWhatWasIdleWhenAsked) {
+  const std::string idle = RegisterOk(others_[0]);
+  const std::string used = RegisterOk(others_[1]);
+  clock_.Advance(absl::Minutes(5));
+  EXPECT_TRUE(registry_.Find(used, "key").ok());
+  clock_.Advance(absl::Minutes(5));
+  registry_.ForgetUnused();
+  EXPECT_FALSE(registry_.Find(idle, "key").ok());
+  EXPECT_TRUE(registry_.Find(used, "key").ok());
+}
+
+TEST_F(SharedMemoryRegistryTest, ForgetsWhatItsOwnerHasLetGo) {
+  others_[0].Lock();
+  others_[1].Lock();
+  const std::string ended = RegisterOk(others_[0]);
+  const std::string alive = RegisterOk(others_[1]);
+  const std::string never_locked = RegisterOk(others_[2]);
+  registry_.ForgetUnused();
+  EXPECT_EQ(registry_.num_regions(), 3);
+  others_[0].Unlock();
+  registry_.ForgetUnused();
+  EXPECT_FALSE(registry_.Find(ended, "key").ok());
+  EXPECT_TRUE(registry_.Find(alive, "key").ok());
+  EXPECT_TRUE(registry_.Find(never_locked, "key").ok());
+}
+
+// So that a client that was killed leaves room for its successor.
+TEST_F(SharedMemoryRegistryTest, ARegionWithoutOwnerMakesRoomForAnother) {
+  others_[0].Lock();
+  for (const auto& object : others_) RegisterOk(object);
+  EXPECT_FALSE(registry_.Register(object_.name(), 100).ok());
+  others_[0].Unlock();
+  RegisterOk(object_);
+}
+
 TEST_F(SharedMemoryRegistryTest, KeepsNothingOfARegistrationThatFails) {
   EXPECT_FALSE(registry_.Register("/attend-nobody-made-this-one", 1).ok());
   EXPECT_FALSE(registry_.Register(object_.name(), 101).ok());

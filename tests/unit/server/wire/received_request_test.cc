@@ -232,10 +232,26 @@ TEST(ReceivedRequestTest, BoundsWhatProtobufUnfolds) {
   EXPECT_EQ(bound, 65536 + 33 * 100);
   // Field 100 as numbers: each takes 3 bytes here, and 16 in protobuf's set of unknown fields.
   std::string unknown;
-  while (static_cast<std::int64_t>(unknown.size()) + 3 <= bound) unknown += "\xa0\x06\x01";
+  while (unknown.size() + 3 <= kMaxRestBytes) unknown += "\xa0\x06\x01";
   EXPECT_TRUE(Read(unknown, MessageType::kAttendRequest, limits).ok());
   ExpectRefusal(Read(unknown + "\xa0\x06\x01", MessageType::kAttendRequest, limits), "request",
-                "has more than 68836 bytes outside the data of its tensors");
+                "has more than 65536 bytes outside the data of its tensors and its lists");
+  // Lengths one by one, then packed: what is listed leaves room for the rest.
+  std::string listed;
+  while (static_cast<std::int64_t>(listed.size() + unknown.size()) + 2 <= bound)
+    listed += "\x18\x01";
+  EXPECT_TRUE(Read(listed + unknown, MessageType::kAttendRequest, limits).ok());
+  EXPECT_TRUE(Read(unknown + listed, MessageType::kAttendRequest, limits).ok());
+  ExpectRefusal(Read(unknown + listed + listed.substr(0, 4), MessageType::kAttendRequest, limits),
+                "request", "has more than 68836 bytes outside the data of its tensors; expected");
+  v1::AttendRequest packed;
+  for (int i = 0; i < 3000; ++i) packed.add_kv_lengths(1);
+  EXPECT_TRUE(Read(unknown + packed.SerializeAsString(), MessageType::kAttendRequest, limits).ok());
+  // A list's number with another wire type is no list to protobuf.
+  std::string fixed;
+  while (fixed.size() <= kMaxRestBytes) fixed += "\x1d\x01\x01\x01\x01";
+  ExpectRefusal(Read(fixed, MessageType::kAttendRequest, limits), "request",
+                "has more than 65536 bytes");
   // One length that says much.
   v1::AttendRequest request;
   request.mutable_query()->mutable_shared_memory()->set_handle(std::string(1 << 20, 'x'));

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/buffer_pool.h"
@@ -141,6 +142,39 @@ TEST_F(SharedMemoryRangeTest, RefusesWhatItDoesNotKnow) {
   slice.GetReflection()->MutableUnknownFields(&slice)->AddVarint(99, 1);
   ReceivedRequest received(pool_);
   EXPECT_EQ(Args(received).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(SharedMemoryRangeTest, TargetsMayTouchAndNotOverlap) {
+  constexpr std::uint64_t kOutput = 2 * 4 * 8 * 6 * sizeof(float);
+  constexpr std::uint64_t kLse = 2 * 4 * 8 * sizeof(float);
+  request_.mutable_output()->set_lse(true);
+  ReceivedRequest received(pool_);
+  const absl::StatusOr<AttentionArgs> args = Args(received);
+  ASSERT_TRUE(args.ok()) << args.status();
+  const AttentionProblem problem = *AttentionProblem::Create(*args);
+  testing::SharedMemoryObject other(kBytes);
+  const std::string other_handle = *registry_.Register(other.name(), kBytes);
+  const auto find = [&](std::uint64_t output_at, std::uint64_t lse_at,
+                        const std::string& lse_handle) {
+    v1::OutputOptions output = request_.output();
+    output.mutable_output_target()->set_handle(handle_);
+    output.mutable_output_target()->set_offset(output_at);
+    output.mutable_output_target()->set_size_bytes(kOutput);
+    output.mutable_lse_target()->set_handle(lse_handle);
+    output.mutable_lse_target()->set_offset(lse_at);
+    output.mutable_lse_target()->set_size_bytes(kLse);
+    return FindTargets(output, problem, access_).status();
+  };
+  EXPECT_TRUE(find(0, kOutput, handle_).ok());
+  EXPECT_TRUE(find(kLse, 0, handle_).ok());
+  EXPECT_TRUE(find(0, 0, other_handle).ok());
+  for (const auto& [output_at, lse_at] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+           {0, 0}, {0, kOutput - 1}, {kLse - 1, 0}, {100, 200}}) {
+    const absl::Status status = find(output_at, lse_at, handle_);
+    EXPECT_EQ(FieldOf(status), "output.lse_target") << output_at << " " << lse_at;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr("overlaps output.output_target"));
+  }
 }
 
 TEST_F(SharedMemoryRangeTest, ATargetThatIsCutOffWhileItsResultIsComputedIsRefused) {  // B18
