@@ -204,6 +204,9 @@ class Metrics::Impl {
   Gauge& in_flight = AddGauge(registry_, "attend_in_flight_requests",
                               "Requests that arrived and have no answer yet.");
   Gauge& open_streams = AddGauge(registry_, "attend_open_streams", "Streams that are open.");
+  Counter& untaken_answers =
+      AddCounter(registry_, "attend_untaken_answers_total",
+                 "Calls and streams that were ended since an answer was not taken in time.");
   Gauge& running = AddGauge(registry_, "attend_running_requests", "Requests that are computed.");
   const std::array<Gauge*, kPriorities.size()> queue_depth = AddQueueDepths(registry_);
 };
@@ -230,6 +233,8 @@ void Metrics::RequestFinished(Method method, const RequestRecord& record) {
 void Metrics::StreamOpened() { impl_->open_streams.Increment(); }
 
 void Metrics::StreamClosed() { impl_->open_streams.Decrement(); }
+
+void Metrics::AnswerNotTaken() { impl_->untaken_answers.Increment(); }
 
 void Metrics::SetQueueDepth(PriorityLabel priority, std::int64_t requests) {
   impl_->queue_depth[static_cast<std::size_t>(priority)]->Set(static_cast<double>(requests));

@@ -83,6 +83,9 @@ class Metrics {
   void StreamOpened();
   void StreamClosed();
 
+  // A call or stream is ended, since its caller did not take an answer in time.
+  void AnswerNotTaken();
+
   // Requests of a priority that are admitted and wait for compute.
   void SetQueueDepth(PriorityLabel priority, std::int64_t requests);
 

@@ -62,6 +62,7 @@ grpc::ServerUnaryReactor* AttentionService::Estimate(grpc::CallbackServerContext
 }
 
 void AttentionService::NoteLateAnswer(const grpc::CallbackServerContext& context) const {
+  options_.metrics->AnswerNotTaken();
   if (!options_.logger->should_log(spdlog::level::debug)) return;
   try {
     options_.logger->debug("a call from {} ends: its answer was not taken within {}",

@@ -17,6 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kLentBytes[] = "attend_buffer_lent_bytes";
+constexpr char kUntaken[] = "attend_untaken_answers_total";
 constexpr char kOpenStreams[] = "attend_open_streams";
 constexpr char kAnswered[] = "attend_requests_total{code=\"OK\",method=\"Attend\"}";
 constexpr char kAnsweredOnStreams[] = "attend_requests_total{code=\"OK\",method=\"AttendStream\"}";
@@ -67,6 +68,7 @@ TEST_F(UnreadAnswersTest, ACallThatIsNotReadEndsAndGivesItsMemoryBack) {
   caller.Call(LongAnswer().SerializeAsString());
   ASSERT_TRUE(WaitForMetric(kAnswered, 1));
   EXPECT_TRUE(caller.WaitForReset());
+  EXPECT_EQ(server_->Metric(kUntaken), 1);
   EXPECT_TRUE(WaitForMetric(kLentBytes, 0));
   ExpectServes();
   EXPECT_THAT(server_->process().Stderr(), HasSubstr("its answer was not taken within 200ms"));
@@ -78,6 +80,7 @@ TEST_F(UnreadAnswersTest, AStreamThatIsNotReadEndsAndGivesItsMemoryBack) {
   ASSERT_TRUE(WaitForMetric(kAnsweredOnStreams, 4));
   EXPECT_TRUE(WaitForMetric(kOpenStreams, 0));
   EXPECT_TRUE(WaitForMetric(kLentBytes, 0));
+  EXPECT_EQ(server_->Metric(kUntaken), 1);
   ExpectServes();
   EXPECT_EQ(caller.End(), grpc::StatusCode::CANCELLED);
 }

@@ -57,6 +57,7 @@ TEST(MetricsTest, EverySeriesExistsFromTheStart) {
         "attend_received_bytes_total",
         "attend_sent_bytes_total",
         "attend_in_flight_requests",
+        "attend_untaken_answers_total",
         "attend_running_requests",
         "attend_batch_flops_count",
         "attend_queue_depth{priority=\"high\"}",
