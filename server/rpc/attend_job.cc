@@ -169,8 +169,7 @@ void AttendJob::FinishWith(const absl::Status& computed, const TaskStats& stats,
   try {
     MakeAnswer(computed, stats, problem, answer);
   } catch (const std::bad_alloc&) {
-    // So short that a string holds it without memory.
-    answer.status = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory");
+    answer.status = OutOfMemory();
   }
   received_.Release();
   Record(answer, stats, problem);

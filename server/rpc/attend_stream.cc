@@ -48,15 +48,6 @@ class AttendStream::Request final : public AttendJob {
   RequestPtr next_given_up_;
 };
 
-namespace {
-
-// So short that a string holds it without memory.
-grpc::Status OutOfMemory() {
-  return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory");
-}
-
-}  // namespace
-
 AttendStream* AttendStream::Open(const AttentionServiceOptions& options, SendWatch& watch,
                                  grpc::CallbackServerContext& context, OpenStreams& open) {
   const std::shared_ptr<AttendStream> stream(new AttendStream(options, watch, context, open));

@@ -24,9 +24,8 @@ namespace attend {
 //
 // It ends, once nothing is in flight any more:
 //   - with OK after the caller's last message, every answer written;
-//   - with RESOURCE_EXHAUSTED where there is no memory even for an error: what is in flight is
-//   given
-//     up and not answered;
+//   - with RESOURCE_EXHAUSTED where there is no memory to read a message or even for an error:
+//     what is in flight is given up and not answered;
 //   - with INVALID_ARGUMENT after a message that is no request and after an id that is in flight
 //     already: what is in flight is given up and not answered;
 //   - with UNAVAILABLE after Drain, every answer written: what was not read by then is not

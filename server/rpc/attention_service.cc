@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "server/rpc/attend_call.h"
 #include "server/rpc/attend_stream.h"
+#include "server/rpc/retry_delay.h"
 #include "server/wire/unknown_fields.h"
 
 namespace attend {
@@ -20,6 +21,8 @@ AttentionService::AttentionService(AttentionServiceOptions options)
   // one thread is here, in a way that ThreadSanitizer understands, and while there is memory.
   (void)RefuseUnknownFields(v1::AttendRequest::default_instance(), "request");
   (void)RefuseUnknownFields(v1::Tensor::default_instance(), "tensor");
+  // The same for what Abseil keeps of the kernel's random numbers: refusals throw nothing.
+  (void)RetryDelay();
 }
 
 grpc::ServerUnaryReactor* AttentionService::Attend(grpc::CallbackServerContext* context,
@@ -36,8 +39,8 @@ grpc::ServerUnaryReactor* AttentionService::GetServerInfo(grpc::CallbackServerCo
                                                           const v1::GetServerInfoRequest* request,
                                                           v1::ServerInfo* response) {
   const absl::Time arrival = options_.clock->Now();
+  *response = options_.info;  // which may throw: counted only afterwards
   options_.metrics->RequestStarted(Method::kGetServerInfo);
-  *response = options_.info;
   RequestRecord record;
   record.total_seconds = absl::ToDoubleSeconds(options_.clock->Now() - arrival);
   record.received_bytes = static_cast<std::int64_t>(request->ByteSizeLong());

@@ -15,15 +15,14 @@ PeriodicAlarm::~PeriodicAlarm() {
   const absl::MutexLock lock(&mutex_);
   closed_ = true;
   // An alarm that is cancelled rings, once and at once.
-  alarm_->Cancel();
+  alarms_[set_].Cancel();
   mutex_.Await(absl::Condition(&ended_));
 }
 
 void PeriodicAlarm::Set() {
-  // A new one each time: gRPC still uses the old one while it rings, which keeps what it needs.
-  alarm_ = std::make_unique<grpc::Alarm>();
+  set_ = 1 - set_;
   const gpr_timespec period = gpr_time_from_nanos(absl::ToInt64Nanoseconds(period_), GPR_TIMESPAN);
-  alarm_->Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), period), [this](bool) { Ring(); });
+  alarms_[set_].Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), period), [this](bool) { Ring(); });
 }
 
 void PeriodicAlarm::Ring() {

@@ -2,9 +2,10 @@
 #ifndef ATTEND_SERVER_RPC_PERIODIC_ALARM_H_
 #define ATTEND_SERVER_RPC_PERIODIC_ALARM_H_
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <grpcpp/alarm.h>
-#include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -31,7 +32,10 @@ class PeriodicAlarm {
   const absl::Duration period_;
   const std::function<void()> run_;
   absl::Mutex mutex_;
-  std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(mutex_);
+  // They take turns, since gRPC still uses the one that rings. Made beforehand: there might be no
+  // memory for another one, and nobody to catch what a thread of gRPC's throws.
+  std::array<grpc::Alarm, 2> alarms_ ABSL_GUARDED_BY(mutex_);
+  std::size_t set_ ABSL_GUARDED_BY(mutex_) = 0;  // the one that was set last
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // it will not ring any more
 };

@@ -10,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "server/rpc/retry_delay.h"
-#include "server/schedule/scheduled_task.h"
 #include "server/wire/shared_memory_range.h"
 #include "server/wire/status.h"
 
@@ -28,22 +27,23 @@ grpc::ServerUnaryReactor* SharedMemoryService::Answer(Method method,
                                                       const std::function<absl::Status()>& handle) {
   const absl::Time arrival = options_.clock->Now();
   options_.metrics->RequestStarted(method);
-  absl::Status status = CheckSharedMemoryAccess(
-      {.registry = options_.registry, .over_unix_socket = IsOverUnixSocket(context)},
-      "shared_memory");
-  try {
-    if (status.ok()) status = handle();
-  } catch (const std::bad_alloc&) {
-    status = NoMemory();
-  }
   const absl::Duration retry_delay = RetryDelay();
-  grpc::Status answer = ToGrpcStatus(status, retry_delay);
+  grpc::Status answer;
+  try {
+    absl::Status status = CheckSharedMemoryAccess(
+        {.registry = options_.registry, .over_unix_socket = IsOverUnixSocket(context)},
+        "shared_memory");
+    if (status.ok()) status = handle();
+    answer = ToGrpcStatus(status, retry_delay);
+  } catch (const std::bad_alloc&) {
+    answer = OutOfMemory();
+  }
   AddPushback(answer, retry_delay, context);
   RequestRecord record;
   record.code = answer.error_code();
   record.total_seconds = absl::ToDoubleSeconds(options_.clock->Now() - arrival);
   record.received_bytes = static_cast<std::int64_t>(request.ByteSizeLong());
-  if (status.ok()) record.sent_bytes = static_cast<std::int64_t>(response.ByteSizeLong());
+  if (answer.ok()) record.sent_bytes = static_cast<std::int64_t>(response.ByteSizeLong());
   options_.metrics->RequestFinished(method, record);
   grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
   reactor->Finish(std::move(answer));

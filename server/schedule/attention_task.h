@@ -39,7 +39,7 @@ struct AttentionTask {
   // Submit's.
   std::function<absl::StatusOr<AttentionOutputs>()> allocate_outputs;
   // Called exactly once for a task that Submit took, from any thread, perhaps before Submit has
-  // returned. Must not block. OK: the outputs are written. CANCELLED, DEADLINE_EXCEEDED,
+  // returned. Must not block nor throw. OK: the outputs are written. CANCELLED, DEADLINE_EXCEEDED,
   // UNAVAILABLE (the server drains), RESOURCE_EXHAUSTED (no memory, or displaced by more
   // urgent tasks) or INTERNAL otherwise.
   std::function<void(absl::Status status, const TaskStats& stats)> on_done;

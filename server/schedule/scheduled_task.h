@@ -69,10 +69,12 @@ struct ScheduledTask {
 // fail in between.
 using ScheduledTaskMap = std::map<TaskId, std::unique_ptr<ScheduledTask>>;
 
-// Why a task was not computed, or not to its end, in words for its caller.
-absl::Status GivenUp(DropReason reason);
+// Why a task was not computed, or not to its end, in words for its caller; without words where
+// there is no memory for them. Throws nothing: what is given up must get its answer, and who gives
+// it up is a worker, the timer, or a caller whose own task is admitted already.
+absl::Status GivenUp(DropReason reason) noexcept;
 
-absl::Status NoMemory();
+absl::Status NoMemory() noexcept;
 
 }  // namespace attend
 

@@ -78,7 +78,7 @@ class Scheduler {
 
   // Admits a task. Takes ownership of it only on OK, and then calls its on_done exactly once. Never
   // waits for compute or for room. Where the queue is full, less urgent tasks that wait give place:
-  // they are answered with RESOURCE_EXHAUSTED, from this thread.
+  // they are answered with RESOURCE_EXHAUSTED, from this thread. Throws nothing for want of memory.
   // Errors: RESOURCE_EXHAUSTED where the queue is full or memory is short: try again later;
   // INVALID_ARGUMENT for a task that can never fit; DEADLINE_EXCEEDED if it is late already;
   // UNAVAILABLE once Shutdown has begun; whatever allocate_outputs says.
@@ -86,7 +86,7 @@ class Scheduler {
 
   // Gives a task up. One that waits is answered with CANCELLED (or DEADLINE_EXCEEDED, where its
   // time is over), from this thread, before Cancel returns; one that runs stops between tiles; for
-  // one that is done nothing happens.
+  // one that is done nothing happens. Throws nothing for want of memory.
   void Cancel(TaskId id);
 
   // Admits nothing more and computes what waits until `deadline`; then answers all that is left
@@ -146,7 +146,8 @@ class Scheduler {
   std::unique_ptr<ScheduledTask> TakeUncomputed(TaskId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropExpired() ABSL_LOCKS_EXCLUDED(mutex_);
   void DropPending(DropReason reason) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Answers a task that is not to be computed.
+  // Answers a task that is not to be computed. Throws nothing, so that the next one gets its answer
+  // too.
   void Drop(std::unique_ptr<ScheduledTask> waiting, DropReason reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // Counts a task that is not computed, or not to its end, and says why.
   absl::Status GiveUp(DropReason reason, Priority priority) const;

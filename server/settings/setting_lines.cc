@@ -12,7 +12,12 @@ SettingLines::SettingLines(absl::string_view text) {
     ++number;
     line = absl::StripAsciiWhitespace(line);
     const bool in_list = !open_.empty();
-    if (!in_list) ReadKey(line, number);
+    if (!in_list) {
+      // Outside of lists CLI11 takes comments away, and so whatever brackets are in them.
+      line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+      if (line.empty() || line.front() == ';') continue;
+      ReadKey(line, number);
+    }
     ReadBrackets(line, number);
   }
 }
@@ -28,13 +33,12 @@ int SettingLines::LastOf(absl::string_view key) const {
 }
 
 void SettingLines::ReadKey(absl::string_view line, int number) {
-  if (line.empty() || line.front() == '#' || line.front() == ';') return;
   if (absl::StartsWith(line, "[") && absl::EndsWith(line, "]")) {
     if (first_section_ == 0) first_section_ = number;
     return;
   }
-  // A line without a value, which may have a comment behind it, is a key as well.
-  absl::string_view key = absl::StripAsciiWhitespace(line.substr(0, line.find_first_of("=#")));
+  // A line without a value is a key as well.
+  absl::string_view key = absl::StripAsciiWhitespace(line.substr(0, line.find('=')));
   if (key.size() >= 2 && key.front() == key.back() && (key.front() == '"' || key.front() == '\'')) {
     key = key.substr(1, key.size() - 2);
   }

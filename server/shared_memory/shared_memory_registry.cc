@@ -1,9 +1,9 @@
 #include "server/shared_memory/shared_memory_registry.h"
 
 #include <array>
+#include <iterator>
 #include <sys/random.h>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -57,14 +57,16 @@ absl::StatusOr<std::string> SharedMemoryRegistry::Register(const std::string& na
 }
 
 void SharedMemoryRegistry::ForgetUnused() {
-  std::vector<std::shared_ptr<SharedMemoryRegion>> forgotten;  // closed after the lock
+  // Closed after the lock. Taken over as nodes, which needs no memory.
+  std::map<std::string, Entry, std::less<>> forgotten;
   const absl::MutexLock lock(&mutex_);
   const absl::Time oldest = clock_.Now() - options_.idle_time;
-  std::erase_if(regions_, [&](auto& entry) {
-    const bool forget = entry.second.used <= oldest || entry.second.region->IsAbandoned();
-    if (forget) forgotten.push_back(std::move(entry.second.region));
-    return forget;
-  });
+  for (auto at = regions_.begin(); at != regions_.end();) {
+    const auto next = std::next(at);
+    const bool forget = at->second.used <= oldest || at->second.region->IsAbandoned();
+    if (forget) forgotten.insert(regions_.extract(at));
+    at = next;
+  }
 }
 
 absl::Status SharedMemoryRegistry::Unregister(absl::string_view handle) {

@@ -49,7 +49,8 @@ class SharedMemoryRegistry {
 
   // Forgets the regions that have been idle for too long, and those whose owner has ended (see
   // SharedMemoryRegion::IsAbandoned). Register does so first; to be called now and then besides, so
-  // that memory does not wait for another caller. Cost: a few system calls for each region.
+  // that memory does not wait for another caller. Cost: a few system calls for each region. Throws
+  // nothing.
   void ForgetUnused();
 
   std::int64_t num_regions() const;

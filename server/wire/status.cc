@@ -66,4 +66,6 @@ grpc::Status ToGrpcStatus(const absl::Status& status, absl::Duration retry_delay
                       error.SerializeAsString());
 }
 
+grpc::Status OutOfMemory() { return {grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory"}; }
+
 }  // namespace attend

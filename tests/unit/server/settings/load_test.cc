@@ -251,6 +251,8 @@ TEST_F(LoadSettingsTest, NamesTheLineOfAFilesMistake) {
               StartsWith(":2: has a ] without a ["));
   EXPECT_THAT(error_of("warm = true\nthese are words # indeed\n"),
               StartsWith(":2: these are words: no such setting"));
+  EXPECT_THAT(error_of("# a [ alone\n; and another ]\nwarm = true  # ] [[\nthread = 2\n"),
+              StartsWith(":4: thread: no such setting"));
 }
 
 TEST_F(LoadSettingsTest, RefusesWhatIsNoRegularFileAtOnce) {
