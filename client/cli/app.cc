@@ -34,7 +34,8 @@ CLI::App* AddCommand(CLI::App* app, const char* name, const char* description) {
   CLI::App* command = app->add_subcommand(name, description);
   command->fallthrough();  // the general options may stand behind the command as well
   command->footer(
-      "General options (--server, --timeout, --wait, --max-message-bytes, --json): see "
+      "General options (--server, --timeout, --wait, --max-message-bytes, --stream, "
+      "--shared-memory, --json): see "
       "attend --help");
   return command;
 }

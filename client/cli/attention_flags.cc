@@ -99,8 +99,7 @@ absl::Status ApplyTensors(const AttentionFlags& flags, AttentionInput* input) {
 void AddInputFlags(CLI::App* app, AttentionFlags* flags) {
   constexpr const char* kGroup =
       "Inputs (FILE.npy, FILE.safetensors or FILE.safetensors:TENSOR; float64 is rounded to "
-      "float32, "
-      "with a note on standard error, or in \"notes\" with --json)";
+      "float32, with a note on standard error, or in \"notes\" with --json)";
   app->add_option("--query", flags->query, "Queries")->group(kGroup);
   app->add_option("--key", flags->key, "Keys")->group(kGroup);
   app->add_option("--value", flags->value, "Values")->group(kGroup);

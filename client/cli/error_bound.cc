@@ -213,10 +213,7 @@ RowBounds ErrorBound::Of(std::int64_t item, std::int64_t head, std::int64_t row,
   for (std::size_t i = 0; i < scores.size(); ++i) {
     bounds.output[i] += scores[i] + relative * reference.magnitude[i];
   }
-  bounds.lse = OfLse(reference);
-  if (problem_.dtype() == DType::kBFloat16) {
-    bounds.lse += kBFloat16Rounding * std::max(1.0, std::abs(reference.lse));
-  }
+  bounds.lse = OfLse(reference);  // of weights that are never rounded to bfloat16
   return bounds;
 }
 

@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<SharedMemoryObject>> SharedMemoryObject::Create(
   const int file = object->Open();
   if (file < 0) return Failed("cannot make an object", size_bytes, errno);
   // Without it the server keeps the memory of a dead client for longer, and all else is as it was.
-  flock(file, LOCK_SH | LOCK_NB);
+  flock(file, LOCK_EX | LOCK_NB);
   const int error = Reserve(file, size_bytes);
   if (error != 0) return Failed("cannot get the memory for an object", size_bytes, error);
   void* data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

@@ -15,7 +15,7 @@ namespace attend::client_internal {
 
 // A POSIX object under a name that nobody guesses, for this user alone, mapped. Its memory is taken
 // from the host at once: a mapping of memory that is not there would end the process when it is
-// written. It is locked (flock, shared), so that the server sees when this process has ended,
+// written. It is locked (flock, exclusively), so that the server sees when this process has ended,
 // however it did.
 class SharedMemoryObject {
  public:

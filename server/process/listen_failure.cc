@@ -69,8 +69,9 @@ Attempt TryTcp(const Address& address) {
 std::string AdviceFor(int error, const Address& address) {
   switch (error) {
     case EADDRINUSE:
-      return "another process listens there (`ss -ltnp` names it); stop it, or choose another "
-             "address";
+      return absl::StrCat("another process listens there (`ss ",
+                          address.is_unix() ? "-lxp" : "-ltnp",
+                          "` names it); stop it, or choose another address");
     case EADDRNOTAVAIL:
       return absl::StrCat("no network interface of this machine has the address ", address.host,
                           "; choose one that it has (`ip address` lists them)");

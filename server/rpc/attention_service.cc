@@ -9,6 +9,7 @@
 #include "server/rpc/attend_call.h"
 #include "server/rpc/attend_stream.h"
 #include "server/rpc/retry_delay.h"
+#include "server/wire/status.h"
 #include "server/wire/unknown_fields.h"
 
 namespace attend {
@@ -25,10 +26,31 @@ AttentionService::AttentionService(AttentionServiceOptions options)
   (void)RetryDelay();
 }
 
+namespace {
+
+// Answers a call of Attend for which no reactor could be made, with gRPC's own, which has its
+// memory.
+grpc::ServerUnaryReactor* RefuseForMemory(Metrics& metrics, grpc::CallbackServerContext& context) {
+  RequestRecord record;
+  record.code = grpc::StatusCode::RESOURCE_EXHAUSTED;
+  metrics.RequestStarted(Method::kAttend);
+  metrics.RequestFinished(Method::kAttend, record);
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  reactor->Finish(OutOfMemory());
+  return reactor;
+}
+
+}  // namespace
+
 grpc::ServerUnaryReactor* AttentionService::Attend(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) {
-  auto* call = new AttendCall(options_, send_watch_, context, response);
+  AttendCall* call = nullptr;
+  try {
+    call = new AttendCall(options_, send_watch_, context, response);
+  } catch (const std::bad_alloc&) {
+    return RefuseForMemory(*options_.metrics, *context);
+  }
   // gRPC made the buffer, as no constant, for this call alone, and would keep the message until the
   // call has ended.
   call->Start(const_cast<grpc::ByteBuffer&>(*request));

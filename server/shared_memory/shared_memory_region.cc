@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -69,10 +70,12 @@ absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> SharedMemoryRegion::Open(
   }
   const int file = shm_open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
   if (file < 0) return CannotOpen(errno);
+  absl::Cleanup close_file = [file] { close(file); };
   struct stat about = {};
   const bool is_object = fstat(file, &about) == 0 && S_ISREG(about.st_mode);
   std::shared_ptr<SharedMemoryRegion> region(
       new SharedMemoryRegion(file, size_bytes, {about.st_dev, about.st_ino}));
+  std::move(close_file).Cancel();  // the region does
   if (!is_object) {
     return InvalidField("name", "names nothing that can be read as shared memory");
   }
@@ -87,7 +90,7 @@ absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> SharedMemoryRegion::Open(
 SharedMemoryRegion::~SharedMemoryRegion() { close(file_); }
 
 int SharedMemoryRegion::LockError() const {
-  if (flock(file_, LOCK_EX | LOCK_NB) != 0) return errno;
+  if (flock(file_, LOCK_SH | LOCK_NB) != 0) return errno;
   flock(file_, LOCK_UN);
   return 0;
 }

@@ -68,7 +68,9 @@ class SharedMemoryRegion {
         object_(object),
         was_locked_(LockError() == EWOULDBLOCK) {}
 
-  // Takes the object's lock and gives it back: 0, or why not, EWOULDBLOCK while others hold one.
+  // Takes the object's shared lock and gives it back: 0, or why not, EWOULDBLOCK while its owner
+  // holds the exclusive one. Shared, so that two who look at once do not take each other for
+  // owners.
   int LockError() const;
 
   // Whether the object still is as long as the region.

@@ -132,6 +132,7 @@ TEST_F(UnreadAnswersTest, WithoutALimitTheAnswerWaits) {
   ASSERT_TRUE(WaitForMetric(kAnswered, 1));
   for (int i = 0; i < 50; ++i) ExpectServes();
   EXPECT_GT(*server_->Metric(kLentBytes), 0);
+  EXPECT_EQ(server_->Metric(kUntaken), 0);
 }
 
 TEST_F(UnreadAnswersTest, ADrainDoesNotWaitForTheLimit) {

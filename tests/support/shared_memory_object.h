@@ -46,7 +46,7 @@ class SharedMemoryObject {
     return bytes;
   }
   // As long-lived owners do; it ends with the object, or here.
-  void Lock() { EXPECT_EQ(flock(file_, LOCK_SH | LOCK_NB), 0); }
+  void Lock() { EXPECT_EQ(flock(file_, LOCK_EX | LOCK_NB), 0); }
   void Unlock() { EXPECT_EQ(flock(file_, LOCK_UN), 0); }
   // Makes whoever opens the object wait. The kernel tells the owner so by SIGIO, which is ignored.
   bool Lease() {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <gtest/gtest.h>
 #include <memory>
+#include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -21,8 +22,6 @@ TEST(PeriodicAlarmTest, RingsAgainAndAgain) {
     five.WaitForNotification();
   }
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(24));
-  const int in_the_end = rings;
-  EXPECT_GE(in_the_end, 5);
 }
 
 TEST(PeriodicAlarmTest, EndsAtOnceHoweverLongThePeriod) {
@@ -44,15 +43,21 @@ TEST(PeriodicAlarmTest, WaitsInTheEndForACallThatGoesOn) {
     over = true;
   });
   begun.WaitForNotification();
+  absl::Notification gone;
+  std::thread ending([&] {
+    alarm.reset();
+    gone.Notify();
+  });
+  EXPECT_FALSE(gone.WaitForNotificationWithTimeout(absl::Milliseconds(50)));
   may_end.Notify();
-  alarm.reset();
+  ending.join();
   EXPECT_TRUE(over);
 }
 
 // As gRPC's threads would find it if a server were made and unmade under load.
 TEST(PeriodicAlarmTest, MayEndAtAnyMoment) {
-  std::atomic<int> rings{0};
   for (int i = 0; i < 200; ++i) {
+    std::atomic<int> rings{0};
     const PeriodicAlarm alarm(absl::Microseconds(i % 20 + 1), [&] { ++rings; });
     while (i % 3 == 0 && rings == 0) {
     }
