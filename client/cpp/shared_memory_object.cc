@@ -21,6 +21,7 @@ namespace {
 
 // Where the C library keeps what shm_open opens.
 constexpr char kFolder[] = "/dev/shm";
+constexpr char kOpenFiles[] = "/proc/self/fd";
 
 absl::Status Failed(absl::string_view what, std::uint64_t size_bytes, int error) {
   const std::string text = absl::StrCat("shared_memory_bytes: ", what, " of ", size_bytes,
@@ -81,8 +82,10 @@ absl::StatusOr<std::unique_ptr<SharedMemoryObject>> SharedMemoryObject::Create(
 
 int SharedMemoryObject::Open() {
   constexpr mode_t kForThisUser = 0600;
-  // A process that is killed leaves no name behind then.
-  file_ = open(kFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, kForThisUser);
+  // Without a name, so that a process that is killed leaves none behind. It gets one through /proc.
+  if (access(kOpenFiles, X_OK) == 0) {
+    file_ = open(kFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, kForThisUser);
+  }
   if (file_ >= 0) return file_;
   file_ = shm_open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kForThisUser);
   has_name_ = file_ >= 0;
@@ -91,7 +94,7 @@ int SharedMemoryObject::Open() {
 
 absl::Status SharedMemoryObject::Link() {
   if (has_name_) return absl::OkStatus();
-  const std::string from = absl::StrCat("/proc/self/fd/", file_);
+  const std::string from = absl::StrCat(kOpenFiles, "/", file_);
   const std::string to = absl::StrCat(kFolder, name_);
   if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0) {
     return Failed("cannot name an object", size_bytes_, errno);

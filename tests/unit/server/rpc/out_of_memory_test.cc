@@ -8,7 +8,10 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "server/rpc/attend_job.h"
 #include "tests/unit/server/rpc/failing_allocator.h"
 #include "tests/unit/server/rpc/rpc_test_server.h"
@@ -47,23 +50,47 @@ class FailingClock final : public Clock {
   mutable std::atomic<bool> untouched_{false};
 };
 
+// For the thread that makes it; the answer may come from any.
 class Job final : public AttendJob {
  public:
-  explicit Job(const AttentionServiceOptions& options) : AttendJob(options, Method::kAttend) {}
+  explicit Job(const AttentionServiceOptions& options)
+      : AttendJob(options, Method::kAttend), starter_(std::this_thread::get_id()) {}
+
+  // Starts what was read. This thread's allocation number `allocation` fails, if there are as many
+  // until Start has returned or the answer has come: whether it did.
+  bool StartShortOfMemory(int allocation, const CallFacts& facts) {
+    starting_ = true;
+    allocations_left = allocation;
+    Start(absl::OkStatus(), facts);
+    if (starting_) EndShortage();
+    return failed_;
+  }
 
   int answers = 0;
-  bool failed = false;  // an allocation, before the answer
   StatusCode code = StatusCode::UNKNOWN;
   std::string text;
+  absl::Notification answered;
 
  private:
-  void OnAnswer(AttendAnswer& answer) override {
-    failed = allocations_left < 0;
+  void EndShortage() {
+    failed_ = allocations_left < 0;
     allocations_left = -1;
+    starting_ = false;
+  }
+
+  void OnAnswer(AttendAnswer& answer) override {
+    if (std::this_thread::get_id() == starter_ && starting_) EndShortage();
+    const int left = std::exchange(allocations_left, -1);  // of another job that displaces this one
     ++answers;
     code = answer.status.error_code();
     text = answer.status.error_message();
+    allocations_left = left;
+    answered.Notify();
   }
+
+  const std::thread::id starter_;
+  bool starting_ = false;
+  bool failed_ = false;
 };
 
 class OutOfMemoryTest : public RpcTest {
@@ -99,10 +126,8 @@ TEST_F(OutOfMemoryTest, AJobIsAnsweredOnceWhateverFails) {
     Job job(options);
     grpc::ByteBuffer message = Message(request);
     ASSERT_TRUE(job.Read(message).ok());
-    allocations_left = allocation;
-    job.Start(absl::OkStatus(), facts);
+    failed = job.StartShortOfMemory(allocation, facts);
     ASSERT_EQ(job.answers, 1) << allocation;
-    failed = job.failed;
     if (job.code == StatusCode::RESOURCE_EXHAUSTED) ++refused;
     // Its line in the log may be what there was no memory for.
     if (job.code != StatusCode::RESOURCE_EXHAUSTED) {
@@ -111,6 +136,46 @@ TEST_F(OutOfMemoryTest, AJobIsAnsweredOnceWhateverFails) {
     EXPECT_NE(job.text, "") << allocation;
   }
   EXPECT_GT(refused, 5);
+}
+
+// The one that is displaced, too; and neither leaves anything behind.
+TEST_F(OutOfMemoryTest, JobsThatDisplaceOthersAreAnsweredOnceWhateverFails) {
+  Start({.max_queued_requests = 2});
+  const AttentionServiceOptions options = Options(clock_);
+  v1::AttendRequest request = Request();
+  int refused = 0;
+  bool failed = true;
+  for (int allocation = 0; failed; ++allocation) {
+    Job less_urgent(options);
+    Job urgent(options);
+    {
+      Plug plug;
+      Hold(plug);
+      request.set_priority(v1::PRIORITY_LOW);
+      grpc::ByteBuffer message = Message(request);
+      ASSERT_TRUE(less_urgent.Read(message).ok());
+      less_urgent.Start(absl::OkStatus(), {});
+      request.set_priority(v1::PRIORITY_HIGH);
+      message = Message(request);
+      ASSERT_TRUE(urgent.Read(message).ok());
+      failed = urgent.StartShortOfMemory(allocation, {});
+    }
+    urgent.answered.WaitForNotification();
+    less_urgent.answered.WaitForNotification();
+    EXPECT_EQ(urgent.answers, 1) << allocation;
+    EXPECT_EQ(less_urgent.answers, 1) << allocation;
+    if (urgent.code == StatusCode::OK) {
+      EXPECT_EQ(less_urgent.code, StatusCode::RESOURCE_EXHAUSTED) << allocation;
+      continue;
+    }
+    ++refused;
+    EXPECT_EQ(urgent.code, StatusCode::RESOURCE_EXHAUSTED) << allocation;
+    EXPECT_THAT(less_urgent.code, AnyOf(StatusCode::OK, StatusCode::RESOURCE_EXHAUSTED));
+  }
+  EXPECT_GT(refused, 5);
+  EXPECT_EQ(scheduler_->Load().admitted_requests, 0);
+  EXPECT_EQ(scheduler_->Load().admitted_bytes, 0);
+  EXPECT_EQ(Metric("attend_in_flight_requests"), "0");
 }
 
 TEST_F(OutOfMemoryTest, AStreamAnswersOrEndsWhateverFails) {
