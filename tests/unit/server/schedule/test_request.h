@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "core/attention/attention.h"
@@ -127,6 +128,26 @@ class Plug {
   absl::Notification computing_;
   absl::Notification let_go_;
   TestRequest request_;  // goes first, once it is answered
+};
+
+// The order in which requests were answered.
+class Order {
+ public:
+  void Watch(TestRequest& request, std::string name) {
+    request.on_done = [this, name] {
+      absl::MutexLock lock(&mutex_);
+      names_.push_back(name);
+    };
+  }
+
+  std::vector<std::string> names() const {
+    absl::MutexLock lock(&mutex_);
+    return names_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);
 };
 
 class SchedulerTest : public testing::Test {
