@@ -128,11 +128,16 @@ void AddInputFlags(CLI::App* app, AttentionFlags* flags) {
 
 void AddMaskFlags(CLI::App* app, AttentionFlags* flags) {
   constexpr const char* kGroup = "Which keys a query sees";
-  // A bound std::optional<bool> would be set to false where the flag is not given.
-  const auto set_causal = [flags](std::int64_t count) { flags->causal = count > 0; };
-  app->add_flag_function("--causal,!--no-causal", set_causal,
-                         "Only keys up to the query's own position")
-      ->group(kGroup);
+  // A bound std::optional<bool> would be set to false where the flag is not given, and a function
+  // of a count is called by CLI11 in a way that throws past it for what is no number.
+  CLI::Option* causal = app->add_flag_callback(
+      "--causal", [flags] { flags->causal = true; }, "Only keys up to the query's own position");
+  CLI::Option* not_causal = app->add_flag_callback(
+      "--no-causal", [flags] { flags->causal = false; },
+      "All keys, where an example says --causal");
+  not_causal->excludes(causal);
+  causal->group(kGroup);
+  not_causal->group(kGroup);
   app->add_option("--alignment", flags->alignment,
                   "Where query 0 stands on the key axis: first (at key 0, the default), last (the "
                   "last query at the last key), or offsets")

@@ -230,7 +230,9 @@ absl::StatusOr<Work> ParseWork(absl::string_view text) {
   for (const absl::string_view pair : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
     const std::pair<absl::string_view, absl::string_view> parts =
         absl::StrSplit(pair, absl::MaxSplits('=', 1));
-    const absl::Status status = Apply(parts.first, parts.second, &work, &given);
+    // Without a "=" the view has no address, of which StrSplit would make no parts at all.
+    const absl::string_view value = parts.second.data() == nullptr ? "" : parts.second;
+    const absl::Status status = Apply(parts.first, value, &work, &given);
     if (absl::IsNotFound(status)) {
       return InvalidWork(text, absl::StrCat("no such key: ", parts.first, "; see --help"));
     }

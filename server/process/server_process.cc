@@ -1,11 +1,14 @@
 #include "server/process/server_process.h"
 
 #include <algorithm>
+#include <malloc.h>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -20,8 +23,8 @@ namespace {
 // Time that the callers of failed calls get to receive the failure, before gRPC cuts them off.
 constexpr absl::Duration kAnswerTime = absl::Milliseconds(300);
 
-// How often shared memory that nobody needs any more is looked for.
-constexpr absl::Duration kForgetPeriod = absl::Seconds(2);
+// How often memory that nobody needs any more is looked for.
+constexpr absl::Duration kTidyPeriod = absl::Seconds(2);
 
 MetricsOptions MakeMetricsOptions(const Executor& executor, const AttentionEngine& engine,
                                   const SharedMemoryRegistry& shared_memory,
@@ -164,14 +167,39 @@ absl::Status ServerProcess::StartServing() {
       StartGrpcServer(settings_, {attention_service_.get(), &shared_memory_service_, &health_});
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
-  if (settings_.shared_memory) {
-    forget_memory_.emplace(kForgetPeriod, [this] { shared_memory_.ForgetUnused(); });
-  }
+  tidy_memory_.emplace(kTidyPeriod, [this] { TidyMemory(); });
   ready_file_.RemoveStale();  // nobody else listens where it says
   return absl::OkStatus();
 }
 
+void ServerProcess::TidyMemory() {
+  shared_memory_.ForgetUnused();
+  double requests = 0;
+  try {
+    requests = metrics_.Totals().requests;
+  } catch (const std::bad_alloc&) {
+    return;  // the next look tells
+  }
+  const bool idle = requests == tidied_.seen && scheduler_->Load().admitted_requests == 0;
+  if (idle && requests != tidied_.trimmed) {
+    // What gRPC took for many calls at once the C library would keep for good.
+    malloc_trim(0);
+    tidied_.trimmed = requests;
+  }
+  tidied_.seen = requests;
+}
+
+void ServerProcess::WarnOfIdleSettings() const {
+  const bool any_unix =
+      std::any_of(settings_.listen.begin(), settings_.listen.end(),
+                  [](const std::string& text) { return absl::StartsWith(text, "unix:"); });
+  if (settings_.shared_memory && !any_unix) {
+    logger_->warn("shared-memory: nobody can use it, since no Unix socket is listened on");
+  }
+}
+
 absl::Status ServerProcess::AnnounceReady() {
+  WarnOfIdleSettings();
   health_.SetServing(true);
   state_ = State::kServing;
   const nlohmann::ordered_json ready = {

@@ -73,6 +73,12 @@ class ServerProcess {
   absl::Status PrepareEngine();
   absl::Status StartServing();
   absl::Status AnnounceReady();
+  // Says which settings do nothing beside the others.
+  void WarnOfIdleSettings() const;
+
+  // Lets go of shared memory that nobody needs any more and, where nothing has come for a while, of
+  // what the C library keeps.
+  void TidyMemory();
 
   void WaitForGrace(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishCalls(absl::Time deadline, const std::function<void()>& on_answered)
@@ -116,7 +122,13 @@ class ServerProcess {
   std::string admin_address_;
   RecentActivity recent_activity_;
   std::unique_ptr<AdminServer> admin_;
-  std::optional<PeriodicAlarm> forget_memory_;  // where shared memory is offered
+  // Requests that had been answered at the last look, and when memory went back last. For the alarm
+  // alone.
+  struct {
+    double seen = 0;
+    double trimmed = 0;
+  } tidied_;
+  std::optional<PeriodicAlarm> tidy_memory_;
 };
 
 }  // namespace attend

@@ -55,6 +55,15 @@ TEST(UsageErrorTest, NamesTheFlagThatThereIsNot) {
               HasSubstr("\"more\" was not expected behind info"));
 }
 
+TEST_F(SdpaTest, AFlagThatIsNeitherTrueNorFalseIsRefused) {
+  for (const char* flag : {"--causal=maybe", "--no-causal=zz", "--causal=99999999999999999999"}) {
+    const Outcome outcome = SdpaOnInputs({flag});
+    EXPECT_EQ(outcome.code, 2) << flag;
+    EXPECT_THAT(outcome.err, HasSubstr("causal")) << flag;
+  }
+  EXPECT_EQ(SdpaOnInputs({"--causal", "--no-causal"}).code, 2);
+}
+
 TEST_F(SdpaTest, ARefusalNamesTheFlagAndTheFile) {
   const Tensor other = Tensor::FromFloats(DType::kFloat32, {1, 2, 3, 5}, std::vector<float>(30));
   ASSERT_TRUE(WriteNpy(Path("other.npy"), other.view()).ok());

@@ -73,6 +73,7 @@ TEST(WorkTest, EveryKey) {
 TEST(WorkTest, ErrorsNameTheKeyAndWhatWasExpected) {
   EXPECT_THAT(ErrorOf("lenght=5"), HasSubstr("no such key: lenght"));
   EXPECT_THAT(ErrorOf("length=0"), HasSubstr("length=0: expected a whole number of 1 to"));
+  EXPECT_THAT(ErrorOf("causal,length"), HasSubstr("length: expected a whole number of 1 to"));
   EXPECT_THAT(ErrorOf("length=uniform:9"), HasSubstr("uniform:LOW:HIGH"));
   EXPECT_THAT(ErrorOf("length=uniform:9:8"), HasSubstr("LOW up to HIGH"));
   EXPECT_THAT(ErrorOf("length=lognormal:8:x"), HasSubstr("SIGMA"));
