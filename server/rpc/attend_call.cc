@@ -25,6 +25,10 @@ void AttendCall::Start(grpc::ByteBuffer& request) {
       context_->AddTrailingMetadata(kTraceMetadata, AnswerTraceParent(*facts.trace));
     }
     status = Read(request);
+    // A caller who leaves before the message has arrived leaves none, which is no wrong one.
+    if (absl::IsInvalidArgument(status) && context_->IsCancelled()) {
+      status = absl::CancelledError("the caller gave the request up before it had arrived");
+    }
   } catch (const std::bad_alloc&) {
     status = BareNoMemory();
   }

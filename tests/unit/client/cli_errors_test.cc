@@ -56,7 +56,7 @@ TEST(UsageErrorTest, NamesTheFlagThatThereIsNot) {
 }
 
 TEST_F(SdpaTest, AFlagThatIsNeitherTrueNorFalseIsRefused) {
-  for (const char* flag : {"--causal=maybe", "--no-causal=zz", "--causal=99999999999999999999"}) {
+  for (const char* flag : {"--causal=maybe", "--no-causal=zz"}) {
     const Outcome outcome = SdpaOnInputs({flag});
     EXPECT_EQ(outcome.code, 2) << flag;
     EXPECT_THAT(outcome.err, HasSubstr("causal")) << flag;

@@ -140,7 +140,7 @@ TEST_F(OutOfMemoryTest, AJobIsAnsweredOnceWhateverFails) {
 
 // The one that is displaced, too; and neither leaves anything behind.
 TEST_F(OutOfMemoryTest, JobsThatDisplaceOthersAreAnsweredOnceWhateverFails) {
-  Start({.max_queued_requests = 2});
+  Start({.max_queued_requests = 1});  // the plug holds the worker and no place
   const AttentionServiceOptions options = Options(clock_);
   v1::AttendRequest request = Request();
   int refused = 0;
@@ -172,7 +172,7 @@ TEST_F(OutOfMemoryTest, JobsThatDisplaceOthersAreAnsweredOnceWhateverFails) {
     EXPECT_EQ(urgent.code, StatusCode::RESOURCE_EXHAUSTED) << allocation;
     EXPECT_THAT(less_urgent.code, AnyOf(StatusCode::OK, StatusCode::RESOURCE_EXHAUSTED));
   }
-  EXPECT_GT(refused, 5);
+  EXPECT_GT(refused, 2);
   EXPECT_EQ(scheduler_->Load().admitted_requests, 0);
   EXPECT_EQ(scheduler_->Load().admitted_bytes, 0);
   EXPECT_EQ(Metric("attend_in_flight_requests"), "0");
