@@ -24,11 +24,9 @@ void AttendCall::Start(grpc::ByteBuffer& request) {
     if (facts.trace.has_value()) {
       context_->AddTrailingMetadata(kTraceMetadata, AnswerTraceParent(*facts.trace));
     }
-    status = Read(request);
-    // A caller who leaves before the message has arrived leaves none, which is no wrong one.
-    if (absl::IsInvalidArgument(status) && context_->IsCancelled()) {
-      status = absl::CancelledError("the caller gave the request up before it had arrived");
-    }
+    // Where a caller leaves before its message has arrived there is none, not an empty one.
+    status = request.Valid() ? Read(request)
+                             : absl::CancelledError("the call ended before its message had come");
   } catch (const std::bad_alloc&) {
     status = BareNoMemory();
   }
