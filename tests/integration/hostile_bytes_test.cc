@@ -70,6 +70,37 @@ TEST_F(HostileBytesTest, BytesThatAreNoMessageAreAClientError) {
   ExpectServes();
 }
 
+// A call that ends without a message.
+class CallWithoutMessage final
+    : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  grpc::Status Wait() {
+    ended_.WaitForNotification();
+    return status_;
+  }
+
+ private:
+  void OnDone(const grpc::Status& status) override {
+    status_ = status;
+    ended_.Notify();
+  }
+
+  grpc::Status status_;
+  absl::Notification ended_;
+};
+
+TEST_F(HostileBytesTest, ACallWithoutAMessageIsNoWrongRequest) {
+  grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer> stub(channel_);
+  grpc::ClientContext context;
+  CallWithoutMessage call;
+  stub.PrepareBidiStreamingCall(&context, "/attend.v1.AttentionService/Attend", {}, &call);
+  call.StartWritesDone();
+  call.StartCall();
+  EXPECT_EQ(call.Wait().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_EQ(server_->Metric("attend_requests_total{code=\"CANCELLED\",method=\"Attend\"}"), 1);
+  ExpectServes();
+}
+
 TEST_F(HostileBytesTest, ATensorThatOccursTwiceIsNamed) {
   const v1::AttendRequest request = RandomRequest();
   v1::AttendRequest more;
