@@ -17,6 +17,20 @@ void* operator new(std::size_t size) {
   return memory;
 }
 
+// By itself this would be the sanitizers' own, in programs that have one.
+void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 void operator delete(void* memory) noexcept { std::free(memory); }
 
 void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+
+// Read by LeakSanitizer, in builds that have it. Protobuf loses a message that it has made where it
+// gets no memory to keep it in a list.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:google::protobuf::Arena::\n"; }
