@@ -78,6 +78,20 @@ std::optional<std::uint64_t> RequestStream::Send(const std::shared_ptr<Attempt>&
   return id;
 }
 
+void RequestStream::EndWith(const std::shared_ptr<Attempt>& attempt) {
+  grpc::Status end;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!end_.has_value()) {
+      in_flight_[++last_id_].attempt = attempt;  // OnDone tells it
+      return;
+    }
+    end = *end_;
+  }
+  attempt->OnEnd(
+      {.status = Meaning(end, attempt->message().ByteSizeLong()), .sent = false, .settled = true});
+}
+
 void RequestStream::Cancel(std::uint64_t id) {
   std::shared_ptr<Attempt> unsent;
   {
@@ -197,6 +211,7 @@ void RequestStream::OnDone(const grpc::Status& status) {
   std::vector<InFlight> left;
   {
     absl::MutexLock lock(&mutex_);
+    end_ = status;
     for (auto& [id, in_flight] : in_flight_) left.push_back(std::move(in_flight));
     in_flight_.clear();
     queue_.clear();

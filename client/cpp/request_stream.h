@@ -37,6 +37,10 @@ class RequestStream final
   std::optional<std::uint64_t> Send(const std::shared_ptr<Attempt>& attempt)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Of a stream that has ended: ends the attempt, which is not sent, with what ended the stream, at
+  // once or when that is known.
+  void EndWith(const std::shared_ptr<Attempt>& attempt) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Gives an attempt up. One that waits to be written ends at once, one that has been written when
   // the server has answered, or the stream has ended. Does nothing for one that has ended.
   void Cancel(std::uint64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -72,6 +76,7 @@ class RequestStream final
 
   mutable absl::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mutex_);  // once OnDone has come
   bool held_ ABSL_GUARDED_BY(mutex_) = true;  // gRPC waits with OnDone for a RemoveHold
   int starting_ ABSL_GUARDED_BY(mutex_) = 0;  // threads that are about to start a write
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;

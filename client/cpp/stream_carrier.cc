@@ -12,19 +12,24 @@ StreamCarrier::StreamCarrier(const std::vector<std::shared_ptr<grpc::Channel>>& 
   }
 }
 
-std::shared_ptr<RequestStream> StreamCarrier::LiveStream(Slot& slot) {
+std::shared_ptr<RequestStream> StreamCarrier::LiveStream(Slot& slot, bool& opened) {
   absl::MutexLock lock(&slot.mutex);
   if (slot.closed) return nullptr;
-  if (slot.stream == nullptr || slot.stream->ended()) {
-    slot.stream = RequestStream::Open(*slot.stub, calls_);
-  }
+  opened = slot.stream == nullptr || slot.stream->ended();
+  if (opened) slot.stream = RequestStream::Open(*slot.stub, calls_);
   return slot.stream;
 }
 
 std::function<void()> StreamCarrier::Send(const std::shared_ptr<Attempt>& attempt) {
   Slot& slot = *slots_[next_.fetch_add(1, std::memory_order_relaxed) % slots_.size()];
-  while (const std::shared_ptr<RequestStream> stream = LiveStream(slot)) {
+  bool opened = false;
+  while (const std::shared_ptr<RequestStream> stream = LiveStream(slot, opened)) {
     const std::optional<std::uint64_t> id = stream->Send(attempt);
+    if (!id.has_value() && opened) {
+      // Ended at once, as where the server has no streams: the next one would, too.
+      stream->EndWith(attempt);
+      return [] {};
+    }
     if (!id.has_value()) continue;  // it has ended since
     return [weak = std::weak_ptr<RequestStream>(stream), id = *id] {
       if (const auto alive = weak.lock()) alive->Cancel(id);

@@ -39,8 +39,9 @@ class StreamCarrier final : public Carrier {
     std::shared_ptr<RequestStream> stream ABSL_GUARDED_BY(mutex);
   };
 
-  // A stream that has not ended yet; null once the carrier is closed.
-  std::shared_ptr<RequestStream> LiveStream(Slot& slot);
+  // A stream that has not ended yet, and whether it was opened for this; null once the carrier is
+  // closed.
+  std::shared_ptr<RequestStream> LiveStream(Slot& slot, bool& opened);
 
   std::vector<std::unique_ptr<Slot>> slots_;
   std::atomic<std::size_t> next_{0};
