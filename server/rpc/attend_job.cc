@@ -105,10 +105,12 @@ void AttendJob::CountNoMemory(v1::Priority requested, const CallFacts& facts) co
 
 absl::Status AttendJob::Submit(const CallFacts& facts) {
   absl::StatusOr<AttentionProblem> problem = MakeProblem(facts.shared_memory);
-  if (absl::IsResourceExhausted(problem.status())) {
-    CountNoMemory(received_.request().priority(), facts);
+  if (!problem.ok()) {
+    if (absl::IsResourceExhausted(problem.status())) {
+      CountNoMemory(received_.request().priority(), facts);
+    }
+    return problem.status();
   }
-  if (!problem.ok()) return problem.status();
   const absl::StatusOr<Priority> priority =
       ToPriority(received_.request().priority(), facts.priority);
   if (!priority.ok()) return priority.status();

@@ -98,8 +98,8 @@ void AttendStream::Handle(grpc::ByteBuffer& message) {
     request = std::make_shared<Request>(options_, shared_from_this());
     status = request->Read(message);
     // A cancel with more to say than this server knows is refused as a request is.
-    const bool plain = status.ok() && RefuseUnknownFields(request->message(), "request").ok();
-    if (plain && request->message().has_cancel()) {
+    if (status.ok() && request->message().has_cancel() &&
+        RefuseUnknownFields(request->message(), "request").ok()) {
       CancelRequest(request->id());
       return;
     }
