@@ -28,6 +28,65 @@ constexpr int kSums = 8;
 constexpr std::int64_t kSourceGroup = 32;
 constexpr std::int64_t kKeysAhead = 8;
 
+// Vectors that are loaded together.
+constexpr int kLoads = hn::MaxLanes(FloatTag()) <= kRowProductStep / 2 ? 2 : 1;
+constexpr std::int64_t kLoadedColumns = kLoads * hn::MaxLanes(FloatTag());
+
+// Loads kLoads vectors of neighbouring elements, in the order in which they lie. Some dtypes have
+// an order of their own below; LoadTerms brings floats into it and StoreTerms out of it.
+template <typename Load>
+struct Loads {
+  static constexpr bool kInOrder = true;
+
+  static HWY_INLINE void LoadRow(const std::byte* source, FloatVector* row) {
+    constexpr std::int64_t kVectorBytes = hn::MaxLanes(FloatTag()) * Load::kSize;
+    for (int v = 0; v < kLoads; ++v) row[v] = Load()(source + v * kVectorBytes);
+  }
+  static HWY_INLINE void LoadTerms(const float* source, FloatVector* terms) {
+    const FloatTag d;
+    for (int v = 0; v < kLoads; ++v) terms[v] = hn::Load(d, source + v * hn::MaxLanes(d));
+  }
+  static HWY_INLINE void StoreTerms(const FloatVector* terms, float* to) {
+    const FloatTag d;
+    for (int v = 0; v < kLoads; ++v) hn::Store(terms[v], d, to + v * hn::MaxLanes(d));
+  }
+};
+
+// Pairs of bfloat16 as the vector of their first ones and that of their second ones: one operation
+// for each, where widening takes two, and all compete with the products.
+template <>
+struct Loads<LoadBFloat16s> {
+  static constexpr bool kInOrder = kLoads == 1;
+
+  static HWY_INLINE void LoadRow(const std::byte* source, FloatVector* row) {
+    if constexpr (kInOrder) {
+      row[0] = LoadBFloat16s()(source);
+    } else {
+      const FloatTag d;
+      const BitsTag db;
+      const BitsVector pairs = hn::LoadU(db, reinterpret_cast<const std::uint32_t*>(source));
+      row[0] = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+      row[1] = hn::BitCast(d, hn::And(pairs, hn::Set(db, 0xFFFF0000u)));
+    }
+  }
+  static HWY_INLINE void LoadTerms(const float* source, FloatVector* terms) {
+    const FloatTag d;
+    if constexpr (kInOrder) {
+      terms[0] = hn::Load(d, source);
+    } else {
+      hn::LoadInterleaved2(d, source, terms[0], terms[1]);
+    }
+  }
+  static HWY_INLINE void StoreTerms(const FloatVector* terms, float* to) {
+    const FloatTag d;
+    if constexpr (kInOrder) {
+      hn::Store(terms[0], d, to);
+    } else {
+      hn::StoreInterleaved2(terms[0], terms[1], d, to);
+    }
+  }
+};
+
 HWY_INLINE void PrefetchRow(const std::byte* row, std::int64_t bytes) {
   for (std::int64_t b = 0; b < bytes; b += 64) hwy::Prefetch(row + b);
 }
@@ -68,17 +127,20 @@ HWY_INLINE void ScoreBlock(const std::byte* key, std::int64_t stride, std::int64
                            const float* HWY_RESTRICT queries, std::int64_t score_stride,
                            float* HWY_RESTRICT scores) {
   const FloatTag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   FloatVector sums[kKeys][kRows];
   for (int k = 0; k < kKeys; ++k) {
     for (int r = 0; r < kRows; ++r) sums[k][r] = hn::Zero(d);
   }
-  for (std::int64_t c = 0; c < columns; c += lanes) {
-    FloatVector keys[kKeys];
-    for (int k = 0; k < kKeys; ++k) keys[k] = Load()(key + k * stride + c * Load::kSize);
-    for (int r = 0; r < kRows; ++r) {
-      const FloatVector query = hn::Load(d, queries + r * columns + c);
-      for (int k = 0; k < kKeys; ++k) sums[k][r] = hn::MulAdd(query, keys[k], sums[k][r]);
+  for (std::int64_t c = 0; c < columns; c += kLoadedColumns) {
+    FloatVector keys[kKeys][kLoads];
+    for (int k = 0; k < kKeys; ++k) {
+      Loads<Load>::LoadRow(key + k * stride + c * Load::kSize, keys[k]);
+    }
+    for (int v = 0; v < kLoads; ++v) {
+      for (int r = 0; r < kRows; ++r) {
+        const FloatVector query = hn::Load(d, queries + r * columns + c + v * hn::MaxLanes(d));
+        for (int k = 0; k < kKeys; ++k) sums[k][r] = hn::MulAdd(query, keys[k][v], sums[k][r]);
+      }
     }
   }
   for (int k = 0; k < kKeys; ++k) {
@@ -107,31 +169,36 @@ HWY_INLINE void ScoreGroup(const SourceRows& keys, std::int64_t columns,
   }
 }
 
-// Adds to kRows rows of terms, in kVectors vectors of columns from `begin`.
-template <int kRows, int kVectors, typename Load>
+// Adds to kRows rows of terms, in kSteps times kLoadedColumns columns from `begin`.
+template <int kRows, int kSteps, typename Load>
 HWY_INLINE void WeighColumns(const SourceRows& values, std::int64_t begin, std::int64_t columns,
                              std::int64_t weight_stride, const float* HWY_RESTRICT weights,
                              float* HWY_RESTRICT terms) {
   const FloatTag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  FloatVector sums[kRows][kVectors];
+  FloatVector sums[kRows][kSteps][kLoads];
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      sums[r][v] = hn::Load(d, terms + r * columns + begin + v * lanes);
+    for (int s = 0; s < kSteps; ++s) {
+      Loads<Load>::LoadTerms(terms + r * columns + begin + s * kLoadedColumns, sums[r][s]);
     }
   }
   const std::byte* value = values.data + begin * Load::kSize;
   for (std::int64_t j = 0; j < values.count; ++j, value += values.stride) {
-    FloatVector row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = Load()(value + v * lanes * Load::kSize);
+    FloatVector row[kSteps][kLoads];
+    for (int s = 0; s < kSteps; ++s) {
+      Loads<Load>::LoadRow(value + s * kLoadedColumns * Load::kSize, row[s]);
+    }
     for (int r = 0; r < kRows; ++r) {
       const FloatVector weight = hn::Set(d, weights[r * weight_stride + j]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(weight, row[v], sums[r][v]);
+      for (int s = 0; s < kSteps; ++s) {
+        for (int v = 0; v < kLoads; ++v) {
+          sums[r][s][v] = hn::MulAdd(weight, row[s][v], sums[r][s][v]);
+        }
+      }
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      hn::Store(sums[r][v], d, terms + r * columns + begin + v * lanes);
+    for (int s = 0; s < kSteps; ++s) {
+      Loads<Load>::StoreTerms(sums[r][s], terms + r * columns + begin + s * kLoadedColumns);
     }
   }
 }
@@ -140,9 +207,8 @@ template <int kRows, typename Load>
 HWY_INLINE void WeighGroup(const SourceRows& values, std::int64_t columns,
                            std::int64_t weight_stride, const float* HWY_RESTRICT weights,
                            float* HWY_RESTRICT terms) {
-  constexpr int kVectors = kSums / kRows;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
-  const std::int64_t step = kVectors * lanes;
+  constexpr int kSteps = kSums / kRows / kLoads;
+  constexpr std::int64_t step = kSteps * kLoadedColumns;
   // The next group's rows are asked for in the order in which they lie, a few before each pass.
   const std::int64_t rows_a_pass = (kSourceGroup * step + columns - 1) / columns;
   std::int64_t ahead = kSourceGroup;
@@ -152,9 +218,9 @@ HWY_INLINE void WeighGroup(const SourceRows& values, std::int64_t columns,
     for (; ahead < end; ++ahead) {
       PrefetchRow(values.data + ahead * values.stride, columns * Load::kSize);
     }
-    WeighColumns<kRows, kVectors, Load>(values, c, columns, weight_stride, weights, terms);
+    WeighColumns<kRows, kSteps, Load>(values, c, columns, weight_stride, weights, terms);
   }
-  for (; c < columns; c += lanes) {
+  for (; c < columns; c += kLoadedColumns) {
     WeighColumns<kRows, 1, Load>(values, c, columns, weight_stride, weights, terms);
   }
 }
@@ -176,16 +242,50 @@ HWY_INLINE void ForSourceGroups(const SourceRows& rows, Body body) {
   }
 }
 
+template <typename Load>
+HWY_INLINE void ScoreInOrder(const SourceRows& keys, std::int64_t columns, std::int64_t rows,
+                             const float* HWY_RESTRICT queries, std::int64_t score_stride,
+                             float* HWY_RESTRICT scores) {
+  ForSourceGroups(keys, [&](std::int64_t j, const SourceRows& group) {
+    ForRowGroups(rows, [&]<int kRows>(std::int64_t r) {
+      ScoreGroup<kRows, Load>(group, columns, queries + r * columns, score_stride,
+                              scores + r * score_stride + j);
+    });
+  });
+}
+
+// The same with queries brought into the order of the loads first.
+template <typename Load>
+HWY_INLINE void ScoreReordered(const SourceRows& keys, std::int64_t columns, std::int64_t rows,
+                               const float* HWY_RESTRICT queries, std::int64_t score_stride,
+                               float* HWY_RESTRICT scores) {
+  constexpr std::int64_t kMaxFloats = 16384;
+  HWY_ALIGN float ordered[kMaxFloats];
+  const std::int64_t rows_at_once = std::max<std::int64_t>(kMaxFloats / columns, 1);
+  for (std::int64_t begin = 0; begin < rows; begin += rows_at_once) {
+    const std::int64_t num_rows = std::min(rows_at_once, rows - begin);
+    for (std::int64_t i = 0; i < num_rows * columns; i += kLoadedColumns) {
+      FloatVector terms[kLoads];
+      Loads<Load>::LoadTerms(queries + begin * columns + i, terms);
+      for (int v = 0; v < kLoads; ++v) {
+        hn::Store(terms[v], FloatTag(), ordered + i + v * hn::MaxLanes(FloatTag()));
+      }
+    }
+    ScoreInOrder<Load>(keys, columns, num_rows, ordered, score_stride,
+                       scores + begin * score_stride);
+  }
+}
+
 void ScoreRows(const SourceRows& keys, std::int64_t columns, std::int64_t rows,
                const float* HWY_RESTRICT queries, std::int64_t score_stride,
                float* HWY_RESTRICT scores) {
   WithLoader(keys.dtype, [&](auto load) {
-    ForSourceGroups(keys, [&](std::int64_t j, const SourceRows& group) {
-      ForRowGroups(rows, [&]<int kRows>(std::int64_t r) {
-        ScoreGroup<kRows, decltype(load)>(group, columns, queries + r * columns, score_stride,
-                                          scores + r * score_stride + j);
-      });
-    });
+    using Load = decltype(load);
+    if constexpr (Loads<Load>::kInOrder) {
+      ScoreInOrder<Load>(keys, columns, rows, queries, score_stride, scores);
+    } else {
+      ScoreReordered<Load>(keys, columns, rows, queries, score_stride, scores);
+    }
   });
 }
 

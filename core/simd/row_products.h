@@ -25,9 +25,10 @@ struct SourceRows {
 // scores[r * score_stride + j] = sum_d queries[r, d] * keys[j, d], for dense queries [rows,
 // columns] at a multiple of 64 bytes.
 //
-// A row's score with a key has the same bits whatever the other keys are, and whatever the dtype
-// that holds them; with another number of rows it may have others. Both functions ask for memory
-// somewhat ahead of the rows, past their end too: that reads nothing. Thread-safety: pure.
+// A row's score with a key has the same bits whatever the other keys are and wherever they lie;
+// with another number of rows, or another dtype that holds the same keys, it may have others. Both
+// functions ask for memory somewhat ahead of the rows, past their end too: that reads nothing.
+// Thread-safety: pure.
 void ScoreRows(const SourceRows& keys, std::int64_t columns, std::int64_t rows,
                const float* queries, std::int64_t score_stride, float* scores);
 
