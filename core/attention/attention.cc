@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/attention/key_value.h"
 #include "core/attention/tile_kernel.h"
+#include "core/base/buffer_pool.h"
 #include "core/gemm/tile_gemm.h"
 #include "core/simd/target.h"
 
@@ -18,21 +19,23 @@ namespace attend {
 
 class AttentionEngine::Impl {
  public:
-  explicit Impl(int slots) {
+  Impl(int slots, BufferPool& memory) : memory_(memory) {
     scratch_.reserve(slots);
     for (int i = 0; i < slots; ++i) scratch_.emplace_back(gemms_);
   }
 
   TileGemmCache& gemms() { return gemms_; }
   TileScratch& scratch(int slot) { return scratch_[slot]; }
+  BufferPool& memory() { return memory_; }
 
  private:
+  BufferPool& memory_;
   TileGemmCache gemms_;
   std::vector<TileScratch> scratch_;
 };
 
-AttentionEngine::AttentionEngine(const Executor& executor)
-    : impl_(std::make_unique<Impl>(executor.num_slots())) {}
+AttentionEngine::AttentionEngine(const Executor& executor, BufferPool& memory)
+    : impl_(std::make_unique<Impl>(executor.num_slots(), memory)) {}
 AttentionEngine::~AttentionEngine() = default;
 
 std::int64_t AttentionEngine::primitives_created() const { return impl_->gemms().created(); }
@@ -137,10 +140,11 @@ class AttentionJob : public TileJob {
 
   bool Allocate() {
     if (num_part_floats_ > 0) {
-      part_results_ = AlignedBuffer(num_part_floats_);
+      part_results_ =
+          engine_.memory().Acquire(num_part_floats_ * static_cast<std::int64_t>(sizeof(float)));
       if (!part_results_.ok()) return false;
     }
-    return keys_.Allocate() && values_.Allocate();
+    return keys_.Allocate(engine_.memory()) && values_.Allocate(engine_.memory());
   }
 
   int num_stages() const override { return 3; }
@@ -250,7 +254,7 @@ class AttentionJob : public TileJob {
 
   // The results of the parts of a KV head.
   float* PartResults(const PartedItem& parted, std::int64_t kv_head) {
-    return part_results_.data() + parted.first_float +
+    return reinterpret_cast<float*>(part_results_.data()) + parted.first_float +
            kv_head * PartsFloats(problem_, problem_.items()[parted.item]);
   }
 
@@ -295,7 +299,7 @@ class AttentionJob : public TileJob {
   std::vector<std::int64_t> first_tile_;  // [batch + 1], counting parts
   std::vector<PartedItem> parted_;
   std::int64_t num_part_floats_ = 0;
-  AlignedBuffer part_results_;
+  PooledBuffer part_results_;
   std::atomic<bool> stopped_{false};
   absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

@@ -13,17 +13,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/attention_problem.h"
+#include "core/base/buffer_pool.h"
 #include "core/executor/executor.h"
 
 namespace attend {
 
 // What all attention jobs of a process share: the GEMM primitives, created once for each of a
-// bounded set of shapes, and scratch memory for each slot of one executor.
+// bounded set of shapes, scratch memory for each slot of one executor, and where the jobs' working
+// memory comes from.
 // Thread-safety: safe from any thread.
 class AttentionEngine {
  public:
-  // For jobs of this executor alone.
-  explicit AttentionEngine(const Executor& executor);
+  // For jobs of this executor alone. `memory`, of which each job takes WorkingBytes and gives them
+  // back when it is destroyed, must outlive the engine. From the system, that memory would cost a
+  // job of 128 tokens half as much again as its computing does: each page is a fault.
+  AttentionEngine(const Executor& executor, BufferPool& memory);
   ~AttentionEngine();
   AttentionEngine(const AttentionEngine&) = delete;
   AttentionEngine& operator=(const AttentionEngine&) = delete;

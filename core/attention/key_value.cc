@@ -98,13 +98,13 @@ std::int64_t GatheredRows::BytesNeeded(const AttentionProblem& problem,
   return sum > 0 && ItemsShare(problem, which) ? longest : sum;
 }
 
-bool GatheredRows::Allocate() {
+bool GatheredRows::Allocate(BufferPool& memory) {
   try {
     non_finite_.assign(total_rows_ / kKeyStep, 0);
   } catch (const std::bad_alloc&) {
     return false;
   }
-  buffer_ = AlignedBuffer(total_rows_ * padded_dim_);
+  buffer_ = memory.Acquire(num_floats() * static_cast<std::int64_t>(sizeof(float)));
   return buffer_.ok();
 }
 
@@ -113,7 +113,7 @@ void GatheredRows::RunUnit(std::int64_t unit, float* block) {
   const SourceTensor& source = sources_[source_index];
   const std::int64_t end = std::min(begin + kRowsPerUnit, source.padded_length);
   for (std::int64_t row = begin; row < end; row += kRowBlock) {
-    float* const target = buffer_.data() + RowIndex(source, head, row) * padded_dim_;
+    float* const target = RowAt(RowIndex(source, head, row));
     if (PackInPlace(source, head, row, target)) continue;
     for (std::int64_t i = 0; i < kRowBlock; ++i) {
       GatherRow(source, head, row + i, block + i * padded_dim_);
@@ -148,7 +148,7 @@ void GatheredRows::GatherRow(const SourceTensor& source, std::int64_t head, std:
 }
 
 const float* GatheredRows::Rows(std::int64_t item, std::int64_t head, std::int64_t begin) const {
-  return buffer_.data() + RowIndex(SourceOf(item), head, begin) * padded_dim_;
+  return RowAt(RowIndex(SourceOf(item), head, begin));
 }
 
 bool GatheredRows::AnyNonFinite(std::int64_t item, std::int64_t head, std::int64_t begin,

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/base/aligned_buffer.h"
 #include "core/base/attention_problem.h"
+#include "core/base/buffer_pool.h"
 #include "core/base/row_form.h"
 #include "core/simd/row_products.h"
 
@@ -77,7 +77,7 @@ class GatheredRows : public RowReader {
                                   TensorView AttentionItem::*which);
 
   // False if memory could not be had.
-  bool Allocate();
+  bool Allocate(BufferPool& memory);
 
   std::int64_t num_floats() const { return total_rows_ * padded_dim_; }
   std::int64_t num_units() const { return static_cast<std::int64_t>(units_.size()); }
@@ -114,6 +114,9 @@ class GatheredRows : public RowReader {
     return source.first_row + head * source.padded_length + row;
   }
 
+  float* RowAt(std::int64_t index) const {
+    return reinterpret_cast<float*>(buffer_.data()) + index * padded_dim_;
+  }
   bool PackInPlace(const SourceTensor& source, std::int64_t head, std::int64_t row,
                    float* target) const;
   void GatherRow(const SourceTensor& source, std::int64_t head, std::int64_t row, float* target);
@@ -127,7 +130,7 @@ class GatheredRows : public RowReader {
   std::vector<SourceTensor> sources_;
   std::vector<Unit> units_;
   std::vector<std::uint8_t> non_finite_;  // one for each kKeyStep rows
-  AlignedBuffer buffer_;
+  PooledBuffer buffer_;
 };
 
 // Reads `count` elements of a strided row as float32; returns whether all are finite.

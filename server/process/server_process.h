@@ -110,8 +110,8 @@ class ServerProcess {
   // Each uses those above it.
   MonotonicClock clock_;
   Executor executor_;
-  AttentionEngine engine_;
   BufferPool buffers_;
+  AttentionEngine engine_;
   SharedMemoryRegistry shared_memory_;
   Metrics metrics_;
   std::unique_ptr<Scheduler> scheduler_;

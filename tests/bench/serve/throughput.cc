@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/attention/attention.h"
+#include "core/base/buffer_pool.h"
 #include "core/executor/executor.h"
 #include "tests/bench/serve/closed_loops.h"
 #include "tests/bench/serve/echo_server.h"
@@ -38,7 +39,7 @@ constexpr double kOfUnary = 1.3;
 // The core on all processors, without a server.
 class Core {
  public:
-  Core() : executor_(ExecutorOptions()), engine_(executor_) { engine_.Warm(); }
+  Core() : executor_(ExecutorOptions()), engine_(executor_, memory_) { engine_.Warm(); }
 
   double Rate(const v1::AttendRequest& request, const Cell& cell,
               std::chrono::nanoseconds duration) {
@@ -69,6 +70,7 @@ class Core {
   }
 
   Executor executor_;
+  BufferPool memory_;
   AttentionEngine engine_;
 };
 

@@ -15,6 +15,7 @@
 
 #include "core/attention/attention.h"
 #include "core/base/attention_problem.h"
+#include "core/base/buffer_pool.h"
 #include "core/base/reference.h"
 #include "core/base/tensor.h"
 #include "core/executor/executor.h"
@@ -198,8 +199,9 @@ struct Outputs {
 // Threads and engine for one test program.
 struct Machine {
   Executor executor;
+  BufferPool memory;
   AttentionEngine engine;
-  explicit Machine(int threads) : executor({.threads = threads}), engine(executor) {}
+  explicit Machine(int threads) : executor({.threads = threads}), engine(executor, memory) {}
 };
 
 inline Machine& SharedMachine() {

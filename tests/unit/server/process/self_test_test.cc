@@ -8,7 +8,8 @@ namespace {
 TEST(SelfTestTest, PassesForEveryNumberOfThreads) {
   for (const int threads : {1, 2}) {
     Executor executor(ExecutorOptions{.threads = threads});
-    AttentionEngine engine(executor);
+    BufferPool memory;
+    AttentionEngine engine(executor, memory);
     const absl::Status status = RunSelfTest(engine, executor);
     EXPECT_TRUE(status.ok()) << status;
   }

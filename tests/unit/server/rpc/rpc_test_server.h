@@ -28,7 +28,7 @@ namespace attend {
 
 class RpcTest : public testing::Test {
  protected:
-  RpcTest() : executor_({.threads = 1}), engine_(executor_), metrics_(MetricsOptions()) {}
+  RpcTest() : executor_({.threads = 1}), engine_(executor_, buffers_), metrics_(MetricsOptions()) {}
 
   ~RpcTest() override { Stop(); }
 
@@ -126,9 +126,9 @@ class RpcTest : public testing::Test {
   const Logger logger_ = MakeStreamLogger(spdlog::level::debug, LogLines::kText, log_);
   MonotonicClock clock_;
   Executor executor_;
+  BufferPool buffers_;
   AttentionEngine engine_;
   Metrics metrics_;
-  BufferPool buffers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<AttentionService> service_;
   std::unique_ptr<grpc::Server> server_;

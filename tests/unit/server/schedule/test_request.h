@@ -15,6 +15,7 @@
 #include "absl/synchronization/notification.h"
 #include "core/attention/attention.h"
 #include "core/base/attention_problem.h"
+#include "core/base/buffer_pool.h"
 #include "core/base/tensor.h"
 #include "core/executor/executor.h"
 #include "server/observe/metrics.h"
@@ -154,7 +155,7 @@ class SchedulerTest : public testing::Test {
  protected:
   // One worker, so that what waits for it is computed in an order that is known.
   explicit SchedulerTest(int workers = 1)
-      : executor_({.threads = workers}), engine_(executor_), metrics_(MetricsOptions()) {}
+      : executor_({.threads = workers}), engine_(executor_, buffers_), metrics_(MetricsOptions()) {}
 
   void Start(const SchedulerOptions& options = {}) {
     absl::StatusOr<std::unique_ptr<Scheduler>> scheduler =
@@ -195,6 +196,7 @@ class SchedulerTest : public testing::Test {
 
   FakeClock clock_;
   Executor executor_;
+  BufferPool buffers_;
   AttentionEngine engine_;
   Metrics metrics_;
   std::unique_ptr<Scheduler> scheduler_;
