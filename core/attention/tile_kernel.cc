@@ -87,10 +87,16 @@ TileKernel::TileKernel(const TileContext& context, TileScratch& scratch, Worker&
   num_rows_ = std::min(kMaxQueryTile, RowsOfItem(problem_, item_) - first_row_);
   const std::int64_t group = problem_.group_size();
   keys_ = {item_.kv_len, 0};
+  std::int64_t query = first_row_ / group;
+  std::int64_t head = first_row_ % group;  // of the group
   for (std::int64_t r = 0; r < num_rows_; ++r) {
     Row& row = rows_[r];
-    row.query = (first_row_ + r) / group;
-    row.head = kv_head_ * group + (first_row_ + r) % group;
+    row.query = query;
+    row.head = kv_head_ * group + head;
+    if (++head == group) {
+      head = 0;
+      ++query;
+    }
     row.keys = problem_.VisibleKeys(item_, row.query);
     states_[r] = {.maximum = -kInfinity, .sum = 0};
     if (row.keys.begin >= row.keys.end) continue;
@@ -500,10 +506,10 @@ void TileKernel::StoreRows() {
     StoreRow(dtype, scratch_.output.data() + r * value_dim_, normalized_ ? 1.0f : row.inverse,
              problem_.value_dim(), context_.outputs.output + at * size);
     if (context_.outputs.lse == nullptr) continue;
-    const double lse = states_[r].maximum + std::log(static_cast<double>(states_[r].sum));
+    const float lse = states_[r].maximum + std::log(states_[r].sum);
     const std::int64_t lse_at = problem_.LseOffset(item_index_, row.head, row.query);
     StoreUnaligned(context_.outputs.lse + lse_at * static_cast<std::int64_t>(sizeof(float)),
-                   row.sees_any ? OneNan(static_cast<float>(lse)) : -kInfinity);
+                   row.sees_any ? OneNan(lse) : -kInfinity);
   }
 }
 
