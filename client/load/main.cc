@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "client/load/app.h"
+#include "core/base/freed_memory.h"
 
 namespace {
 
@@ -19,6 +20,7 @@ extern "C" void StopOnce(int signal) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  attend::KeepFreedMemory();
   std::signal(SIGINT, StopOnce);
   std::signal(SIGTERM, StopOnce);
   return attend::load::Run(argc, argv,

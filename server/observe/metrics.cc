@@ -161,9 +161,10 @@ class Metrics::Impl {
               options_.gemm_primitives);
     add_gauge("attend_shared_memory_regions", "Regions of shared memory that are registered.",
               options_.shared_memory_regions);
-    add_gauge("attend_buffer_lent_bytes", "Memory of messages that is in use.",
+    add_gauge("attend_buffer_lent_bytes", "Memory of messages and of computing that is in use.",
               options_.lent_buffer_bytes);
-    add_gauge("attend_buffer_kept_bytes", "Memory of messages that is kept for the next ones.",
+    add_gauge("attend_buffer_kept_bytes",
+              "Memory of messages and of computing that is kept for the next requests.",
               options_.kept_buffer_bytes);
     for (prometheus::MetricFamily& family : process_.Collect()) {
       families.push_back(std::move(family));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "core/base/freed_memory.h"
 #include "server/observe/logging.h"
 #include "server/process/server_process.h"
 #include "server/process/stop_signals.h"
@@ -65,6 +66,7 @@ int Serve(const LoadedSettings& loaded) {
 }
 
 int Main(int argc, char** argv) {
+  KeepFreedMemory();
   StopSignals::Block();
   const std::vector<std::string> args(argv + 1, argv + argc);
   const absl::StatusOr<LoadedSettings> loaded = LoadSettings(args, Environment());

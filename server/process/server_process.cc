@@ -1,7 +1,6 @@
 #include "server/process/server_process.h"
 
 #include <algorithm>
-#include <malloc.h>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "core/base/freed_memory.h"
 #include "server/process/listen_failure.h"
 #include "server/process/self_test.h"
 #include "server/rpc/server_info.h"
@@ -183,7 +183,7 @@ void ServerProcess::TidyMemory() {
   const bool idle = requests == tidied_.seen && scheduler_->Load().admitted_requests == 0;
   if (idle && requests != tidied_.trimmed) {
     // What gRPC took for many calls at once the C library would keep for good.
-    malloc_trim(0);
+    GiveBackFreedMemory();
     tidied_.trimmed = requests;
   }
   tidied_.seen = requests;

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <malloc.h>
 #include <random>
 #include <string>
 
 #include "core/attention/attention.h"
+#include "core/base/freed_memory.h"
 #include "core/base/reference.h"
 #include "tests/unit/core/attention_test_support.h"
 
@@ -117,7 +117,7 @@ std::vector<Figure> LongContext() {
   request.args.options.causal = true;
   const AttentionProblem problem = *AttentionProblem::Create(request.Args());
   testing::Outputs outputs(problem);
-  malloc_trim(0);  // what was freed must not hide what is taken
+  GiveBackFreedMemory();  // what was freed must not hide what is taken
   ResetPeak();
   const double before = PeakMiB();
   Compute(machine, problem, outputs);

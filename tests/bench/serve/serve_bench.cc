@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/freed_memory.h"
 #include "tests/bench/serve/echo_server.h"
 #include "tests/bench/serve/parts.h"
 #include "tests/bench/serve/raw_client.h"
@@ -25,6 +26,7 @@ constexpr Part kParts[] = {{"throughput", Throughput},
                            {"overload", Overload}};
 
 int Main(int argc, char** argv) {
+  KeepFreedMemory();  // as attend-server and attend-load do
   CLI::App app("Measures attend-server over TCP and a Unix socket.", "attend-serve-bench");
   std::string json;
   std::string echo_port_file;
