@@ -33,7 +33,9 @@ struct ScheduledTask {
   std::int64_t bytes = 0;          // that count towards max_queued_bytes
   std::int64_t working_bytes = 0;  // of these: of the kernel
   std::int64_t flops = 0;
-  double cost = 0;  // of compute, see ComputeCost
+  double cost = 0;              // of compute, see ComputeCost
+  std::atomic<double> done{0};  // of that; of a small one it is not told
+  double recorded = 0;          // of what is done: by the pace; guarded by the scheduler's mutex
   TaskSize size = TaskSize::kSmall;
   AttentionOutputs outputs;
   std::unique_ptr<TileJob> job;

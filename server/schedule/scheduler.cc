@@ -60,6 +60,11 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOpti
   }
 }
 
+RunningTasks Scheduler::NoneTiled(const Executor& executor) {
+  return RunningTasks(kNumPriorities * kTiledPerThread *
+                      static_cast<std::size_t>(executor.num_threads()));
+}
+
 Scheduler::Scheduler(const SchedulerOptions& options, AttentionEngine& engine, Executor& executor,
                      Clock& clock, Metrics& metrics)
     : options_(options),
@@ -68,7 +73,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, AttentionEngine& engine, E
       clock_(clock),
       metrics_(metrics),
       pending_{PendingQueue(options.max_priority_wait), PendingQueue(options.max_priority_wait),
-               PendingQueue(options.max_priority_wait)} {
+               PendingQueue(options.max_priority_wait)},
+      tiled_{NoneTiled(executor), NoneTiled(executor), NoneTiled(executor)} {
   for (int i = 0; i < executor.num_threads(); ++i) {
     groups_.push_back(std::make_unique<GroupJob>(*this, options.max_batch_requests));
   }
@@ -184,7 +190,7 @@ SchedulerLoad Scheduler::Load() const {
   SchedulerLoad load{.running = static_cast<std::int64_t>(running_.size()),
                      .admitted_requests = admitted_requests_,
                      .admitted_bytes = admitted_bytes_};
-  for (const std::int64_t bytes : running_bytes_) load.working_bytes += bytes;
+  for (const RunningTasks& tiled : tiled_) load.working_bytes += tiled.working_bytes();
   for (std::size_t i = 0; i < kNumPriorities; ++i) {
     load.waiting[i] = NumWaiting(static_cast<Priority>(i));
   }

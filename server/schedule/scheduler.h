@@ -23,6 +23,7 @@
 #include "server/schedule/attention_task.h"
 #include "server/schedule/clock.h"
 #include "server/schedule/pending_queue.h"
+#include "server/schedule/running_tasks.h"
 #include "server/schedule/scheduled_task.h"
 
 namespace attend {
@@ -102,6 +103,11 @@ class Scheduler {
  private:
   class GroupJob;
   class Busy;
+
+  // Tasks of a size and priority that run in tiles at once, for each worker: enough that none idles
+  // where one has little to do for a moment.
+  static constexpr int kTiledPerThread = 2;
+
   // What to start next; null where there is nothing.
   struct Start {
     GroupJob* group = nullptr;
@@ -111,6 +117,9 @@ class Scheduler {
 
   Scheduler(const SchedulerOptions& options, AttentionEngine& engine, Executor& executor,
             Clock& clock, Metrics& metrics);
+
+  // With room for all that may run at once.
+  static RunningTasks NoneTiled(const Executor& executor);
 
   absl::StatusOr<TaskId> Admit(std::unique_ptr<AttentionTask>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   // Room for a task, which others that wait may have to make.
@@ -128,6 +137,9 @@ class Scheduler {
   void Release(std::int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   TaskSize SizeOf(const ScheduledTask& waiting) const;
+  RunningTasks& Tiled(TaskSize size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return tiled_[static_cast<std::size_t>(size)];
+  }
   PendingQueue& Queue(TaskSize size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return pending_[static_cast<std::size_t>(size)];
   }
@@ -177,8 +189,7 @@ class Scheduler {
   void EndGroup(GroupJob& group) ABSL_LOCKS_EXCLUDED(mutex_);
   // A task that is to run in tiles of its own, if any may start now.
   void TakeTiled(TaskSize size, Start& start) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MayStart(const ScheduledTask& next) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsHopeless(const ScheduledTask& next) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayStart(const ScheduledTask& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartTiled(ScheduledTask& tiled) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status MakeJob(ScheduledTask& running);
@@ -208,12 +219,8 @@ class Scheduler {
   std::int64_t admitted_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::array<PendingQueue, kNumTaskSizes> pending_ ABSL_GUARDED_BY(mutex_);  // by TaskSize
   ScheduledTaskMap running_ ABSL_GUARDED_BY(mutex_);
-  // Working memory of what runs, by TaskSize.
-  std::array<std::int64_t, kNumTaskSizes> running_bytes_ ABSL_GUARDED_BY(mutex_){};
-  // Tasks that run, by TaskSize and Priority.
-  std::array<std::array<int, kNumPriorities>, kNumTaskSizes> num_running_ ABSL_GUARDED_BY(mutex_){};
-  // What a unit of cost has taken lately, with all that shared the workers, by TaskSize.
-  std::array<double, kNumTaskSizes> seconds_per_cost_ ABSL_GUARDED_BY(mutex_){};
+  // Those of them that run in tiles of their own, by TaskSize.
+  std::array<RunningTasks, kNumTaskSizes> tiled_ ABSL_GUARDED_BY(mutex_);
   // When the timer thread is to start what waits, since there was no memory to; infinite future:
   // there was.
   absl::Time retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();

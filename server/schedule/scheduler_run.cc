@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/schedule/group_job.h"
+#include "server/schedule/measured_job.h"
 #include "server/schedule/scheduler.h"
 
 namespace attend {
@@ -19,30 +20,9 @@ constexpr std::int64_t kFlopsOfOverhead = 500'000;
 // A group of less is left to one worker: some 50 microseconds' work.
 constexpr std::int64_t kWorthSharing = 3'000'000;
 
-// Tasks of a size that run at once, for each worker: enough that none idles where one has little
-// to do for a moment.
-constexpr int kTasksPerThread = 2;
-
-// The part of its time that a task is to have left for its answer to travel, and for what it waits
-// for meanwhile: under overload all is slow.
-constexpr int kPartForAnswer = 4;
-
 // When what there was no memory to start is tried again: soon for who waits, and rarely enough to
 // be no load.
 constexpr absl::Duration kRetryDelay = absl::Milliseconds(10);
-
-// Shares of the workers.
-double WeightOf(Priority priority) {
-  switch (priority) {
-    case Priority::kHigh:
-      return 16;
-    case Priority::kNormal:
-      return 4;
-    case Priority::kLow:
-      break;
-  }
-  return 1;
-}
 
 }  // namespace
 
@@ -131,41 +111,23 @@ Scheduler::Start Scheduler::NextStart() {
 }
 
 void Scheduler::TakeTiled(TaskSize size, Start& start) {
-  const ScheduledTask* next = Queue(size).Next(clock_.Now());
+  const absl::Time now = clock_.Now();
+  const ScheduledTask* next = Queue(size).Next(now);
   if (next == nullptr || !MayStart(*next)) return;
-  if (IsHopeless(*next)) {
-    start.hopeless = TakeUncomputed(next->id);
-    return;
-  }
-  const auto index = static_cast<std::size_t>(size);
-  running_bytes_[index] += next->working_bytes;
-  ++num_running_[index][static_cast<std::size_t>(next->task->priority)];
+  const RunningTasks::Outlook outlook = Tiled(size).OutlookOf(*next, now);
+  if (outlook == RunningTasks::Outlook::kTooLate) start.hopeless = TakeUncomputed(next->id);
+  if (outlook != RunningTasks::Outlook::kGood) return;
   start.tiled = running_.insert(ExtractPending(next->id)).position->second.get();
+  Tiled(size).Add(*start.tiled, now);
 }
 
 // Few at a time: of many that share the workers each ends as late as the last, and where there are
 // too many, all too late. But as many of a higher priority may start beside those of a lower one.
-bool Scheduler::MayStart(const ScheduledTask& next) const {
-  const auto index = static_cast<std::size_t>(next.size);
-  const std::int64_t bytes = running_bytes_[index];
+bool Scheduler::MayStart(const ScheduledTask& next) {
+  const RunningTasks& tiled = Tiled(next.size);
+  const std::int64_t bytes = tiled.working_bytes();
   if (bytes > 0 && next.working_bytes > Budget(next.size) - bytes) return false;
-  int as_urgent = 0;
-  for (std::size_t i = 0; i <= static_cast<std::size_t>(next.task->priority); ++i) {
-    as_urgent += num_running_[index][i];
-  }
-  return as_urgent < kTasksPerThread * executor_.num_threads();
-}
-
-// Whether the time that is left to a task is less than such tasks have taken lately: computing it
-// would be lost work, and make the next ones late too. One is always tried.
-bool Scheduler::IsHopeless(const ScheduledTask& next) const {
-  const auto index = static_cast<std::size_t>(next.size);
-  const auto& running = num_running_[index];
-  if (std::all_of(running.begin(), running.end(), [](int count) { return count == 0; }))
-    return false;
-  const absl::Duration needed = absl::Seconds(next.cost * seconds_per_cost_[index]);
-  const absl::Duration of_answer = (next.task->deadline - next.task->arrival) / kPartForAnswer;
-  return clock_.Now() + needed + of_answer > next.task->deadline;
+  return tiled.NumAsUrgentAs(next.task->priority) < kTiledPerThread * executor_.num_threads();
 }
 
 bool Scheduler::CanAddGroup() const {
@@ -297,6 +259,9 @@ absl::Status Scheduler::MakeJob(ScheduledTask& running) {
         MakeAttentionJob(engine_, running.task->problem, running.outputs, std::move(hooks));
     if (!job.ok()) return job.status();
     running.job = *std::move(job);
+    if (running.size != TaskSize::kSmall) {
+      running.job = std::make_unique<MeasuredJob>(std::move(running.job), running);
+    }
     return absl::OkStatus();
   } catch (const std::bad_alloc&) {
     return NoMemory();
@@ -331,17 +296,7 @@ void Scheduler::Finish(ScheduledTask& running, absl::Status status) {
     const absl::MutexLock lock(&mutex_);
     owned = std::move(running_.extract(running.id).mapped());
     Release(owned->bytes);
-    if (owned->size != TaskSize::kSmall) {
-      const auto index = static_cast<std::size_t>(owned->size);
-      running_bytes_[index] -= owned->working_bytes;
-      --num_running_[index][static_cast<std::size_t>(owned->task->priority)];
-      if (owned->begun && status.ok()) {
-        // Follows what changes within some ten tasks.
-        double& average = seconds_per_cost_[index];
-        const double latest = absl::ToDoubleSeconds(now - owned->started) / owned->cost;
-        average = average == 0 ? latest : average + 0.1 * (latest - average);
-      }
-    }
+    if (owned->size != TaskSize::kSmall) Tiled(owned->size).Remove(*owned, now);
   }
   const Priority priority = owned->task->priority;
   const std::optional<DropReason> stopped = owned->StopReason();
