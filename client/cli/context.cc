@@ -117,7 +117,8 @@ void AddConnectionFlags(CLI::App* app, GlobalOptions* global) {
   app->add_flag("--wait", global->wait,
                 "Wait, up to --timeout, for a server that is not there yet");
   app->add_option("--max-message-bytes", global->max_message_bytes,
-                  "Largest request to send and answer to accept")
+                  "Largest request to send and answer to accept, such as 64MiB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(std::int64_t{1}, kLargestMessage))
       ->capture_default_str();
   app->add_flag("--stream", global->stream,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/usage_error.h"
 #include "client/load/options.h"
 #include "client/load/report.h"
 #include "client/load/sweep.h"
@@ -204,7 +205,9 @@ int Run(int argc, const char* const* argv, const AppStreams& streams) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error, streams.out, streams.err) == 0 ? cli::kOk : cli::kUsage;
+    if (error.get_exit_code() == 0) return app.exit(error, streams.out, streams.err);  // --help
+    streams.err << "attend-load: " << cli::UsageErrorText(app, error) << "\n";
+    return cli::kUsage;
   }
   return App(options, streams).Run(sweep->parsed());
 }

@@ -69,7 +69,8 @@ absl::Status AttentionProblemBuilder::CheckOffsets() {
   }
   if (given && count != 1 && count != batch) {
     return InvalidField("options.query_offsets",
-                        absl::StrCat("has ", count, " values; expected 1 or ", batch));
+                        absl::StrCat("has ", count, " values; expected 1",
+                                     batch == 1 ? "" : absl::StrCat(" or ", batch)));
   }
   for (std::int64_t i = 0; i < count; ++i) {
     absl::Status status = CheckRange(Indexed("options.query_offsets", "", i), offsets[i],

@@ -197,7 +197,10 @@ TEST_F(LoadAppTest, WrongFlagsAreUsageErrorsThatNameThem) {
   EXPECT_THAT(error_of({"sweep", "--rate", "5"}), HasSubstr("give --rates"));
   EXPECT_THAT(error_of({"--shared-memory", "64MiB"}), HasSubstr("unix:/path"));
   EXPECT_THAT(error_of({"--shared-memory", "much"}), HasSubstr("--shared-memory"));
-  EXPECT_THAT(error_of({"--max-message-bytes", "1000"}), HasSubstr("--max-message-bytes"));
+  EXPECT_THAT(error_of({"--max-message-bytes", "1KiB"}), HasSubstr("--max-message-bytes, 1024"));
+  EXPECT_EQ(error_of({"--rat", "3"}),
+            "attend-load: no such flag: --rat, did you mean --rate?; see attend-load --help\n");
+  EXPECT_THAT(error_of({"swep"}), HasSubstr("no such command: swep, did you mean sweep?"));
   EXPECT_EQ(server_.service().attempts(), 0);
 }
 
