@@ -28,14 +28,14 @@ constexpr absl::Duration kTidyPeriod = absl::Seconds(2);
 
 MetricsOptions MakeMetricsOptions(const Executor& executor, const AttentionEngine& engine,
                                   const SharedMemoryRegistry& shared_memory,
-                                  const BufferPool& buffers) {
+                                  const BufferPool& buffers, const BufferPool& working_memory) {
   return {.version = ATTEND_VERSION,
           .cpu_target = CpuTarget(),
           .compute_threads = executor.num_threads(),
           .gemm_primitives = [&engine] { return engine.primitives_created(); },
           .shared_memory_regions = [&shared_memory] { return shared_memory.num_regions(); },
-          .lent_buffer_bytes = [&buffers] { return buffers.lent_bytes(); },
-          .kept_buffer_bytes = [&buffers] { return buffers.kept_bytes(); }};
+          .lent_buffer_bytes = [&] { return buffers.lent_bytes() + working_memory.lent_bytes(); },
+          .kept_buffer_bytes = [&] { return buffers.kept_bytes() + working_memory.kept_bytes(); }};
 }
 
 SchedulerOptions MakeSchedulerOptions(const Settings& settings) {
@@ -101,11 +101,12 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
       ready_file_(settings_.ready_file),
       executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
       buffers_(MakePoolOptions(settings_)),
-      engine_(executor_, buffers_),
+      working_memory_({.max_kept_bytes = settings_.buffer_pool_bytes}),
+      engine_(executor_, working_memory_),
       shared_memory_({.max_regions = settings_.max_shared_memory_regions,
                       .idle_time = settings_.shared_memory_idle_time},
                      clock_),
-      metrics_(MakeMetricsOptions(executor_, engine_, shared_memory_, buffers_)),
+      metrics_(MakeMetricsOptions(executor_, engine_, shared_memory_, buffers_, working_memory_)),
       health_({v1::AttentionService::service_full_name()}),
       shared_memory_service_(
           {.registry = OfferedSharedMemory(), .metrics = &metrics_, .clock = &clock_}),

@@ -110,7 +110,8 @@ class ServerProcess {
   // Each uses those above it.
   MonotonicClock clock_;
   Executor executor_;
-  BufferPool buffers_;
+  BufferPool buffers_;         // for messages
+  BufferPool working_memory_;  // bounded by what is admitted
   AttentionEngine engine_;
   SharedMemoryRegistry shared_memory_;
   Metrics metrics_;

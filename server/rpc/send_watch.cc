@@ -13,13 +13,14 @@ constexpr absl::Duration kShortestPeriod = absl::Milliseconds(10);
 
 }  // namespace
 
-SendWatch::SendWatch(absl::Duration limit, OnLate on_late) : on_late_(std::move(on_late)) {
-  if (limit <= absl::ZeroDuration()) return;
+SendWatch::SendWatch(absl::Duration limit, OnLate on_late)
+    : on_late_(std::move(on_late)), has_limit_(limit > absl::ZeroDuration()) {
+  if (!has_limit_) return;
   alarm_.emplace(std::max(limit / kLooks, kShortestPeriod), [this] { Look(); });
 }
 
 void SendWatch::Begin(Sending& sending) {
-  if (!alarm_.has_value()) return;
+  if (!has_limit_) return;
   const absl::MutexLock lock(&mutex_);
   sending.look_ = num_looks_;
   sending.watched_ = true;
@@ -30,7 +31,7 @@ void SendWatch::Begin(Sending& sending) {
 }
 
 void SendWatch::End(Sending& sending) {
-  if (!alarm_.has_value()) return;
+  if (!has_limit_) return;
   const absl::MutexLock lock(&mutex_);
   if (sending.watched_) {
     Unlink(sending);

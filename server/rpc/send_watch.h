@@ -65,6 +65,7 @@ class SendWatch {
   void Unlink(Sending& sending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const OnLate on_late_;
+  const bool has_limit_;
   absl::Mutex mutex_;
   // All have the same time, so the oldest is the first to be late.
   Sending* newest_ ABSL_GUARDED_BY(mutex_) = nullptr;
