@@ -189,7 +189,7 @@ class BufferPool::State {
 PooledBuffer& PooledBuffer::operator=(PooledBuffer&& other) noexcept {
   if (this != &other) {
     Reset();
-    data_ = other.Release();
+    data_ = other.Take();
   }
   return *this;
 }
@@ -200,7 +200,7 @@ std::int64_t PooledBuffer::capacity() const {
                                    sizeof(BufferPool::Header));
 }
 
-void PooledBuffer::Reset() { BufferPool::Return(Release()); }
+void PooledBuffer::Reset() { BufferPool::Return(Take()); }
 
 BufferPool::BufferPool(const BufferPoolOptions& options)
     : state_(std::make_shared<State>(options)), max_lent_bytes_(options.max_lent_bytes) {}
@@ -228,6 +228,7 @@ PooledBuffer BufferPool::Acquire(std::int64_t bytes) {
 
 void BufferPool::Return(void* data) {
   if (data == nullptr) return;
+  TakeOver(data);
   Header* header = Header::Of(data);
   const std::shared_ptr<State> state = std::move(header->state);
   state->Put(header);

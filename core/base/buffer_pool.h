@@ -13,6 +13,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/tsan_handover.h"
+
 namespace attend {
 
 struct BufferPoolOptions {
@@ -41,11 +43,15 @@ class PooledBuffer {
 
   // Gives up ownership, for owners that know a pointer and a function alone: the memory goes back
   // by BufferPool::Return(pointer).
-  std::byte* Release() { return std::exchange(data_, nullptr); }
+  std::byte* Release() {
+    HandOver(data_);
+    return Take();
+  }
 
  private:
   friend class BufferPool;
   explicit PooledBuffer(std::byte* data) : data_(data) {}
+  std::byte* Take() { return std::exchange(data_, nullptr); }
 
   std::byte* data_ = nullptr;
 };

@@ -17,9 +17,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/tsan_handover.h"
 #include "core/executor/cpu_limits.h"
 #include "core/executor/tile_queue.h"
-#include "core/executor/tsan_handover.h"
 
 namespace attend {
 
@@ -28,26 +28,28 @@ namespace {
 // Of all executors together; TBB starts threads only when they are needed.
 constexpr int kMaxWorkersOfProcess = 256;
 
+char to_tbb;  // all that TBB carries from thread to thread, for TSan
+
 // Names the workers, and makes them yield to the threads that answer callers.
 class WorkerObserver : public tbb::task_scheduler_observer {
  public:
   WorkerObserver(tbb::task_arena& arena, int nice) : task_scheduler_observer(arena), nice_(nice) {
-    HandToTbb();
+    HandOver(&to_tbb);
     observe(true);
   }
   ~WorkerObserver() override {
     observe(false);
-    ReceiveFromTbb();
+    TakeOver(&to_tbb);
   }
 
   void on_scheduler_entry(bool is_worker) override {
     if (!is_worker) return;
-    ReceiveFromTbb();
+    TakeOver(&to_tbb);
     pthread_setname_np(pthread_self(), "attend-compute");
     // Linux keeps a nice value for each thread; raising it needs no privilege. Set, not added: a
     // worker may enter more than once.
     if (nice_ > 0) setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice_);
-    HandToTbb();
+    HandOver(&to_tbb);
   }
 
  private:
@@ -146,12 +148,12 @@ class Executor::Impl {
   class Loop {
    public:
     explicit Loop(Impl& impl) : impl_(&impl) {}
-    Loop(const Loop& other) : impl_(other.impl_) { HandToTbb(); }
+    Loop(const Loop& other) : impl_(other.impl_) { HandOver(&to_tbb); }
     Loop& operator=(const Loop&) = delete;
-    ~Loop() { ReceiveFromTbb(); }
+    ~Loop() { TakeOver(&to_tbb); }
 
     void operator()() const {
-      ReceiveFromTbb();
+      TakeOver(&to_tbb);
       impl_->RunLoop();
     }
 

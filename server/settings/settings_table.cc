@@ -237,9 +237,7 @@ std::vector<SettingRow> ConnectionRows() {
        Ranged("memory-quota-bytes", kSize, In(&Settings::memory_quota_bytes),
               {16 * kMiB, kKiB * kGiB}, "Memory that gRPC may hold for messages in transit"),
        Ranged("buffer-pool-bytes", kSize, In(&Settings::buffer_pool_bytes), {0, kKiB * kGiB},
-              "Memory of messages that is kept for the next ones while nobody needs it, and as "
-              "much of "
-              "computing; 0 = none"),
+              "Memory kept for the next messages while unused, and as much of computing; 0 = none"),
        Ranged("max-streams-per-connection", kCount, In(&Settings::max_streams_per_connection),
               {1, 1'000'000}, "Calls at once on one connection; more wait in the client"),
        Ranged(
