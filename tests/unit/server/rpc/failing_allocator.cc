@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "core/base/tsan_handover.h"
+
 namespace attend {
 
 thread_local int allocations_left = -1;
@@ -14,6 +16,7 @@ void* operator new(std::size_t size) {
   const bool fails = attend::allocations_left >= 0 && attend::allocations_left-- == 0;
   void* memory = fails ? nullptr : std::malloc(size > 0 ? size : 1);
   if (memory == nullptr) throw std::bad_alloc();
+  attend::HandOver(memory);
   return memory;
 }
 
@@ -26,9 +29,13 @@ void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
   }
 }
 
-void operator delete(void* memory) noexcept { std::free(memory); }
+// Of gRPC's own memory TSan would see that it comes and goes here, and not what is between.
+void operator delete(void* memory) noexcept {
+  attend::TakeOver(memory);
+  std::free(memory);
+}
 
-void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*size*/) noexcept { operator delete(memory); }
 
 // Read by LeakSanitizer, in builds that have it. Protobuf loses a message that it has made where it
 // gets no memory to keep it in a list.
