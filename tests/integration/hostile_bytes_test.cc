@@ -120,7 +120,9 @@ TEST_F(HostileBytesTest, AMessageOfUnknownFieldsUnfoldsToNothing) {
   const grpc::Status status = Send("/attend.v1.AttentionService/Attend", fields);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("outside the data of its tensors"));
-  EXPECT_LT(server_->process().PeakResidentBytes() - before, 64 * kMiB);
+  // The message itself, once or twice, with the shadows of a sanitizer; unfolded it would be ten
+  // times that.
+  EXPECT_LT(server_->process().PeakResidentBytes() - before, 96 * kMiB);
   ExpectServes();
 }
 
