@@ -99,9 +99,10 @@ TEST_F(LoadGeneratorTest, StreamsAndSharedMemoryCarryTheLoad) {
     EXPECT_EQ(finished.code, 0) << finished.out;
     ASSERT_TRUE(finished.json.is_object()) << finished.out;
     EXPECT_GT(finished.json["answered_per_second"], 0);
+    // Fewer than 32 where fewer were answered, the last of them after the measured time.
     const double answers = finished.json["answered_per_second"].get<double>() *
                            finished.json["measured_seconds"].get<double>();
-    EXPECT_EQ(finished.json["verification"]["checked"], std::min(32L, std::lround(answers)));
+    EXPECT_GE(finished.json["verification"]["checked"], std::min(32L, std::lround(answers)));
     EXPECT_EQ(finished.json["verification"]["failed"], 0);
   }
   EXPECT_TRUE(WaitForMetric("attend_shared_memory_regions", 0));
