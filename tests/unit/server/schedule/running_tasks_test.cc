@@ -162,7 +162,8 @@ TEST_F(RunningTasksTest, WhatWasStoppedHalfDoneCountsForThePace) {
     tasks_.Remove(*stopped, At(20 * (i + 1)));
   }
   tasks_.Add(*running, At(800));
-  EXPECT_EQ(tasks_.OutlookOf(*next, At(800)), Outlook::kTooLate);  // ten seconds each, and two share
+  EXPECT_EQ(tasks_.OutlookOf(*next, At(800)),
+            Outlook::kTooLate);  // ten seconds each, and two share
 }
 
 // --- A job that is measured ----------------------------------------------------------------------
