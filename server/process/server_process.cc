@@ -101,7 +101,8 @@ ServerProcess::ServerProcess(const LoadedSettings& loaded, Logger logger)
       ready_file_(settings_.ready_file),
       executor_(ExecutorOptions{.threads = settings_.threads, .nice = settings_.compute_nice}),
       buffers_(MakePoolOptions(settings_)),
-      working_memory_({.max_kept_bytes = settings_.buffer_pool_bytes}),
+      // What a large job pays for its pages is little beside its computing.
+      working_memory_({.max_kept_bytes = settings_.buffer_pool_bytes / 4}),
       engine_(executor_, working_memory_),
       shared_memory_({.max_regions = settings_.max_shared_memory_regions,
                       .idle_time = settings_.shared_memory_idle_time},

@@ -236,8 +236,10 @@ std::vector<SettingRow> ConnectionRows() {
               "Largest request or response message"),
        Ranged("memory-quota-bytes", kSize, In(&Settings::memory_quota_bytes),
               {16 * kMiB, kKiB * kGiB}, "Memory that gRPC may hold for messages in transit"),
-       Ranged("buffer-pool-bytes", kSize, In(&Settings::buffer_pool_bytes), {0, kKiB * kGiB},
-              "Memory kept for the next messages while unused, and as much of computing; 0 = none"),
+       Ranged(
+           "buffer-pool-bytes", kSize, In(&Settings::buffer_pool_bytes), {0, kKiB * kGiB},
+           "Memory kept for the next messages while unused, and a quarter of that for computing; "
+           "0 = none"),
        Ranged("max-streams-per-connection", kCount, In(&Settings::max_streams_per_connection),
               {1, 1'000'000}, "Calls at once on one connection; more wait in the client"),
        Ranged(
