@@ -1,6 +1,8 @@
 #include "core/base/freed_memory.h"
 
+#include <algorithm>
 #include <cstdlib>  // which defines __GLIBC__
+#include <thread>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -13,6 +15,9 @@ void KeepFreedMemory() {
   // taken.
   constexpr int kLargestInHeap = 32 << 20;
   constexpr int kKept = 256 << 20;  // at the end of each heap
+  // Each heap keeps what its threads once needed at most; by default there are eight a processor.
+  const int heaps = static_cast<int>(std::max(2u, std::thread::hardware_concurrency()));
+  mallopt(M_ARENA_MAX, heaps);
   mallopt(M_MMAP_THRESHOLD, kLargestInHeap);
   mallopt(M_TRIM_THRESHOLD, kKept);
 #endif
