@@ -104,6 +104,7 @@ bool GatheredRows::Allocate(BufferPool& memory) {
   } catch (const std::bad_alloc&) {
     return false;
   }
+  if (num_floats() == 0) return true;  // of few rows nothing is gathered
   buffer_ = memory.Acquire(num_floats() * static_cast<std::int64_t>(sizeof(float)));
   return buffer_.ok();
 }
