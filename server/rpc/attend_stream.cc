@@ -257,7 +257,10 @@ AttendStream::Todo AttendStream::NextTodo() {
     writing_ = todo.write = true;
     outgoing_.Swap(&answers_.front());
     answers_.pop_front();
-    todo.more_to_write = !answers_.empty();
+    // gRPC may hold back what has more to follow. The first answer has the call's initial metadata
+    // with it: held back, it would be for ever, as nothing else sends those.
+    todo.more_to_write = has_written_ && !answers_.empty();
+    has_written_ = true;
   }
   if (MayRead()) reading_ = todo.read = true;
   if (MayFinish()) {

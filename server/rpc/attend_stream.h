@@ -98,6 +98,7 @@ class AttendStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;   // from the start of a read until it is handled
   bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // a message is being handled
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_written_ ABSL_GUARDED_BY(mutex_) = false;  // a write has begun
   bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more comes
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

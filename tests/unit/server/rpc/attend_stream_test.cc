@@ -1,9 +1,12 @@
 #include "server/rpc/attend_stream.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/interceptor.h>
+#include <grpcpp/support/server_interceptor.h>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
@@ -37,6 +40,58 @@ std::string BlamedField(const grpc::Status& status) {
   v1::Error error;
   return error.ParseFromString(status.error_details()) ? BlamedField(error) : "none";
 }
+
+// Holds the thread that starts a call's read number `number`, from 1.
+class ReadGate {
+ public:
+  explicit ReadGate(int number) : number_(number) {}
+
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeFactory() {
+    return std::make_unique<Factory>(*this);
+  }
+  void WaitUntilHeld() const { held_.WaitForNotification(); }
+  void LetGo() { let_go_.Notify(); }
+
+ private:
+  class Interceptor final : public grpc::experimental::Interceptor {
+   public:
+    explicit Interceptor(ReadGate& gate) : gate_(gate) {}
+
+    void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+      using grpc::experimental::InterceptionHookPoints;
+      // A server's interceptors see the start of a read as a batch that has nothing to hook yet.
+      const bool starts_read =
+          methods->GetRecvMessage() != nullptr &&
+          !methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE);
+      if (starts_read && ++reads_ == gate_.number_) {
+        gate_.held_.Notify();
+        gate_.let_go_.WaitForNotification();
+      }
+      methods->Proceed();
+    }
+
+   private:
+    ReadGate& gate_;
+    std::atomic<int> reads_ = 0;
+  };
+
+  class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+   public:
+    explicit Factory(ReadGate& gate) : gate_(gate) {}
+
+    grpc::experimental::Interceptor* CreateServerInterceptor(
+        grpc::experimental::ServerRpcInfo* /*info*/) override {
+      return new Interceptor(gate_);  // gRPC's from here on
+    }
+
+   private:
+    ReadGate& gate_;
+  };
+
+  const int number_;
+  absl::Notification held_;
+  absl::Notification let_go_;
+};
 
 class AttendStreamTest : public RpcTest {
  protected:
@@ -362,6 +417,29 @@ TEST_F(AttendStreamTest, AnswersWhatIsInFlightWhenItDrains) {
   EXPECT_EQ(ReadAll(*stream).size(), 2u);
   EXPECT_EQ(stream->Finish().error_code(), StatusCode::UNAVAILABLE);
   EXPECT_EQ(Streamed("OK"), "2");
+}
+
+// gRPC would hold back for ever what has the initial metadata with it and more to follow.
+TEST_F(AttendStreamTest, WritesItsFirstAnswersWhenSeveralAreReadyAtOnce) {
+  ReadGate third_read(3);
+  interceptors_.push_back(third_read.MakeFactory());
+  Start();
+  Plug plug;
+  Hold(plug);
+  context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  const auto stream = Open();
+  ASSERT_TRUE(Send(*stream, 1));
+  ASSERT_TRUE(Send(*stream, 2));
+  // Who is about to read is to write as well, and finds both answers.
+  third_read.WaitUntilHeld();
+  plug.LetGo();
+  Plug later;
+  Hold(later);
+  EXPECT_EQ(Streamed("OK"), "2");
+  third_read.LetGo();
+  stream->WritesDone();
+  EXPECT_EQ(ReadAll(*stream).size(), 2u);
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 TEST_F(AttendStreamTest, FailsWhatIsInFlightWhenTheSchedulerStops) {

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/server_interceptor.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "attend/v1/attention.grpc.pb.h"
@@ -54,6 +57,7 @@ class RpcTest : public testing::Test {
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(service_.get());
+    builder.experimental().SetInterceptorCreators(std::move(interceptors_));
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
     channel_ =
@@ -121,6 +125,7 @@ class RpcTest : public testing::Test {
 
   int max_stream_requests_ = 256;  // to be changed before Start
   std::int64_t access_log_one_in_ = 0;
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors_;
   // Read it once the calls have been answered.
   std::ostringstream log_;
   const Logger logger_ = MakeStreamLogger(spdlog::level::debug, LogLines::kText, log_);
