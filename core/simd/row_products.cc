@@ -23,72 +23,78 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kRowGroup = 4;
 // Sums that are kept in registers: fewer would wait for each other's additions.
 constexpr int kSums = 8;
-// Rows of a source that are worked on while they stay in the first cache, and how far ahead of them
-// memory is asked for: compute and reading overlap only if the reading is asked for in time.
+// Rows of a source that are worked on while they stay in the first cache.
 constexpr std::int64_t kSourceGroup = 32;
-constexpr std::int64_t kKeysAhead = 8;
+// How far ahead of what is worked on memory is asked for: compute and reading overlap only if the
+// reading is asked for in time.
+constexpr std::int64_t kKeysAhead = 24;
+constexpr std::int64_t kValuesAhead = 48;
+// Keys whose sums are kept in registers together: AVX-512 has twice as many of those.
+constexpr int kKeyGroup = hn::MaxLanes(FloatTag()) >= 16 ? 4 : 2;
 
-// Vectors that are loaded together.
-constexpr int kLoads = hn::MaxLanes(FloatTag()) <= kRowProductStep / 2 ? 2 : 1;
-constexpr std::int64_t kLoadedColumns = kLoads * hn::MaxLanes(FloatTag());
-
-// Loads kLoads vectors of neighbouring elements, in the order in which they lie. Some dtypes have
+// Loads kCount vectors of neighbouring elements, in the order in which they lie. Some dtypes have
 // an order of their own below; LoadTerms brings floats into it and StoreTerms out of it.
-template <typename Load>
+template <typename Load, int kCount>
 struct Loads {
+  static constexpr std::int64_t kSize = Load::kSize;
+  static constexpr int kVectors = kCount;
+  static constexpr std::int64_t kColumns = kCount * hn::MaxLanes(FloatTag());
   static constexpr bool kInOrder = true;
 
   static HWY_INLINE void LoadRow(const std::byte* source, FloatVector* row) {
     constexpr std::int64_t kVectorBytes = hn::MaxLanes(FloatTag()) * Load::kSize;
-    for (int v = 0; v < kLoads; ++v) row[v] = Load()(source + v * kVectorBytes);
+    for (int v = 0; v < kCount; ++v) row[v] = Load()(source + v * kVectorBytes);
   }
   static HWY_INLINE void LoadTerms(const float* source, FloatVector* terms) {
     const FloatTag d;
-    for (int v = 0; v < kLoads; ++v) terms[v] = hn::Load(d, source + v * hn::MaxLanes(d));
+    for (int v = 0; v < kCount; ++v) terms[v] = hn::Load(d, source + v * hn::MaxLanes(d));
   }
   static HWY_INLINE void StoreTerms(const FloatVector* terms, float* to) {
     const FloatTag d;
-    for (int v = 0; v < kLoads; ++v) hn::Store(terms[v], d, to + v * hn::MaxLanes(d));
+    for (int v = 0; v < kCount; ++v) hn::Store(terms[v], d, to + v * hn::MaxLanes(d));
   }
 };
 
 // Pairs of bfloat16 as the vector of their first ones and that of their second ones: one operation
 // for each, where widening takes two, and all compete with the products.
 template <>
-struct Loads<LoadBFloat16s> {
-  static constexpr bool kInOrder = kLoads == 1;
+struct Loads<LoadBFloat16s, 2> {
+  static constexpr std::int64_t kSize = 2;
+  static constexpr int kVectors = 2;
+  static constexpr std::int64_t kColumns = 2 * hn::MaxLanes(FloatTag());
+  static constexpr bool kInOrder = false;
 
   static HWY_INLINE void LoadRow(const std::byte* source, FloatVector* row) {
-    if constexpr (kInOrder) {
-      row[0] = LoadBFloat16s()(source);
-    } else {
-      const FloatTag d;
-      const BitsTag db;
-      const BitsVector pairs = hn::LoadU(db, reinterpret_cast<const std::uint32_t*>(source));
-      row[0] = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
-      row[1] = hn::BitCast(d, hn::And(pairs, hn::Set(db, 0xFFFF0000u)));
-    }
+    const FloatTag d;
+    const BitsTag db;
+    const BitsVector pairs = hn::LoadU(db, reinterpret_cast<const std::uint32_t*>(source));
+    row[0] = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+    row[1] = hn::BitCast(d, hn::And(pairs, hn::Set(db, 0xFFFF0000u)));
   }
   static HWY_INLINE void LoadTerms(const float* source, FloatVector* terms) {
-    const FloatTag d;
-    if constexpr (kInOrder) {
-      terms[0] = hn::Load(d, source);
-    } else {
-      hn::LoadInterleaved2(d, source, terms[0], terms[1]);
-    }
+    hn::LoadInterleaved2(FloatTag(), source, terms[0], terms[1]);
   }
   static HWY_INLINE void StoreTerms(const FloatVector* terms, float* to) {
-    const FloatTag d;
-    if constexpr (kInOrder) {
-      hn::Store(terms[0], d, to);
-    } else {
-      hn::StoreInterleaved2(terms[0], terms[1], d, to);
-    }
+    hn::StoreInterleaved2(terms[0], terms[1], FloatTag(), to);
   }
 };
 
+// Calls body(Loads of dtype) for rows of so many columns.
+template <typename Body>
+HWY_INLINE void WithLoads(DType dtype, std::int64_t columns, Body body) {
+  WithLoader(dtype, [&]<typename Load>(Load /*load*/) {
+    if (columns % Loads<Load, 2>::kColumns == 0) {
+      body(Loads<Load, 2>());
+    } else {
+      body(Loads<Load, 1>());
+    }
+  });
+}
+
+// Into the second cache: the first one's few pending reads are for what is worked on.
 HWY_INLINE void PrefetchRow(const std::byte* row, std::int64_t bytes) {
-  for (std::int64_t b = 0; b < bytes; b += 64) hwy::Prefetch(row + b);
+  constexpr int kSecondCache = 2;
+  for (std::int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(row + b, /*rw=*/0, kSecondCache);
 }
 
 // The sum of the lanes of each of kRows vectors.
@@ -131,12 +137,12 @@ HWY_INLINE void ScoreBlock(const std::byte* key, std::int64_t stride, std::int64
   for (int k = 0; k < kKeys; ++k) {
     for (int r = 0; r < kRows; ++r) sums[k][r] = hn::Zero(d);
   }
-  for (std::int64_t c = 0; c < columns; c += kLoadedColumns) {
-    FloatVector keys[kKeys][kLoads];
+  for (std::int64_t c = 0; c < columns; c += Load::kColumns) {
+    FloatVector keys[kKeys][Load::kVectors];
     for (int k = 0; k < kKeys; ++k) {
-      Loads<Load>::LoadRow(key + k * stride + c * Load::kSize, keys[k]);
+      Load::LoadRow(key + k * stride + c * Load::kSize, keys[k]);
     }
-    for (int v = 0; v < kLoads; ++v) {
+    for (int v = 0; v < Load::kVectors; ++v) {
       for (int r = 0; r < kRows; ++r) {
         const FloatVector query = hn::Load(d, queries + r * columns + c + v * hn::MaxLanes(d));
         for (int k = 0; k < kKeys; ++k) sums[k][r] = hn::MulAdd(query, keys[k][v], sums[k][r]);
@@ -154,14 +160,14 @@ template <int kRows, typename Load>
 HWY_INLINE void ScoreGroup(const SourceRows& keys, std::int64_t columns,
                            const float* HWY_RESTRICT queries, std::int64_t score_stride,
                            float* HWY_RESTRICT scores) {
-  constexpr int kKeys = 2;
   std::int64_t j = 0;
-  for (; j + kKeys <= keys.count; j += kKeys) {
+  for (; j + kKeyGroup <= keys.count; j += kKeyGroup) {
     const std::byte* key = keys.data + j * keys.stride;
-    for (int k = 0; k < kKeys; ++k) {
+    for (int k = 0; k < kKeyGroup; ++k) {
       PrefetchRow(key + (kKeysAhead + k) * keys.stride, columns * Load::kSize);
     }
-    ScoreBlock<kRows, kKeys, Load>(key, keys.stride, columns, queries, score_stride, scores + j);
+    ScoreBlock<kRows, kKeyGroup, Load>(key, keys.stride, columns, queries, score_stride,
+                                       scores + j);
   }
   for (; j < keys.count; ++j) {
     ScoreBlock<kRows, 1, Load>(keys.data + j * keys.stride, keys.stride, columns, queries,
@@ -169,28 +175,55 @@ HWY_INLINE void ScoreGroup(const SourceRows& keys, std::int64_t columns,
   }
 }
 
-// Adds to kRows rows of terms, in kSteps times kLoadedColumns columns from `begin`.
+// Asks for rows that are worked on later, a piece at a time and in the order in which they lie.
+// Many at once, or in the order of the work, which takes some columns of all rows before the next
+// ones, memory gives them at half its speed.
+class RowsAhead {
+ public:
+  HWY_INLINE RowsAhead(const std::byte* row, std::int64_t stride, std::int64_t row_bytes)
+      : next_(row), stride_(stride), row_bytes_(row_bytes), left_(row_bytes) {}
+
+  template <std::int64_t kBytes>
+  HWY_INLINE void Ask() {
+    for (std::int64_t b = 0; b < kBytes; b += 64) hwy::Prefetch(next_ + b);
+    next_ += kBytes;
+    left_ -= kBytes;
+    if (left_ <= 0) {
+      next_ += stride_ - row_bytes_ + left_;
+      left_ = row_bytes_;
+    }
+  }
+
+ private:
+  const std::byte* next_;
+  const std::int64_t stride_;
+  const std::int64_t row_bytes_;
+  std::int64_t left_;  // of this row
+};
+
+// Adds to kRows rows of terms, in kSteps times Load::kColumns columns from `begin`.
 template <int kRows, int kSteps, typename Load>
 HWY_INLINE void WeighColumns(const SourceRows& values, std::int64_t begin, std::int64_t columns,
                              std::int64_t weight_stride, const float* HWY_RESTRICT weights,
-                             float* HWY_RESTRICT terms) {
+                             RowsAhead& ahead, float* HWY_RESTRICT terms) {
   const FloatTag d;
-  FloatVector sums[kRows][kSteps][kLoads];
+  FloatVector sums[kRows][kSteps][Load::kVectors];
   for (int r = 0; r < kRows; ++r) {
     for (int s = 0; s < kSteps; ++s) {
-      Loads<Load>::LoadTerms(terms + r * columns + begin + s * kLoadedColumns, sums[r][s]);
+      Load::LoadTerms(terms + r * columns + begin + s * Load::kColumns, sums[r][s]);
     }
   }
   const std::byte* value = values.data + begin * Load::kSize;
   for (std::int64_t j = 0; j < values.count; ++j, value += values.stride) {
-    FloatVector row[kSteps][kLoads];
+    ahead.Ask<kSteps * Load::kColumns * Load::kSize>();
+    FloatVector row[kSteps][Load::kVectors];
     for (int s = 0; s < kSteps; ++s) {
-      Loads<Load>::LoadRow(value + s * kLoadedColumns * Load::kSize, row[s]);
+      Load::LoadRow(value + s * Load::kColumns * Load::kSize, row[s]);
     }
     for (int r = 0; r < kRows; ++r) {
       const FloatVector weight = hn::Set(d, weights[r * weight_stride + j]);
       for (int s = 0; s < kSteps; ++s) {
-        for (int v = 0; v < kLoads; ++v) {
+        for (int v = 0; v < Load::kVectors; ++v) {
           sums[r][s][v] = hn::MulAdd(weight, row[s][v], sums[r][s][v]);
         }
       }
@@ -198,7 +231,7 @@ HWY_INLINE void WeighColumns(const SourceRows& values, std::int64_t begin, std::
   }
   for (int r = 0; r < kRows; ++r) {
     for (int s = 0; s < kSteps; ++s) {
-      Loads<Load>::StoreTerms(sums[r][s], terms + r * columns + begin + s * kLoadedColumns);
+      Load::StoreTerms(sums[r][s], terms + r * columns + begin + s * Load::kColumns);
     }
   }
 }
@@ -207,21 +240,15 @@ template <int kRows, typename Load>
 HWY_INLINE void WeighGroup(const SourceRows& values, std::int64_t columns,
                            std::int64_t weight_stride, const float* HWY_RESTRICT weights,
                            float* HWY_RESTRICT terms) {
-  constexpr int kSteps = kSums / kRows / kLoads;
-  constexpr std::int64_t step = kSteps * kLoadedColumns;
-  // The next group's rows are asked for in the order in which they lie, a few before each pass.
-  const std::int64_t rows_a_pass = (kSourceGroup * step + columns - 1) / columns;
-  std::int64_t ahead = kSourceGroup;
+  constexpr int kSteps = kSums / kRows / Load::kVectors;
+  constexpr std::int64_t step = kSteps * Load::kColumns;
+  RowsAhead ahead(values.data + kValuesAhead * values.stride, values.stride, columns * Load::kSize);
   std::int64_t c = 0;
   for (; c + step <= columns; c += step) {
-    const std::int64_t end = std::min(ahead + rows_a_pass, 2 * kSourceGroup);
-    for (; ahead < end; ++ahead) {
-      PrefetchRow(values.data + ahead * values.stride, columns * Load::kSize);
-    }
-    WeighColumns<kRows, kSteps, Load>(values, c, columns, weight_stride, weights, terms);
+    WeighColumns<kRows, kSteps, Load>(values, c, columns, weight_stride, weights, ahead, terms);
   }
-  for (; c < columns; c += kLoadedColumns) {
-    WeighColumns<kRows, 1, Load>(values, c, columns, weight_stride, weights, terms);
+  for (; c < columns; c += Load::kColumns) {
+    WeighColumns<kRows, 1, Load>(values, c, columns, weight_stride, weights, ahead, terms);
   }
 }
 
@@ -264,10 +291,10 @@ HWY_INLINE void ScoreReordered(const SourceRows& keys, std::int64_t columns, std
   const std::int64_t rows_at_once = std::max<std::int64_t>(kMaxFloats / columns, 1);
   for (std::int64_t begin = 0; begin < rows; begin += rows_at_once) {
     const std::int64_t num_rows = std::min(rows_at_once, rows - begin);
-    for (std::int64_t i = 0; i < num_rows * columns; i += kLoadedColumns) {
-      FloatVector terms[kLoads];
-      Loads<Load>::LoadTerms(queries + begin * columns + i, terms);
-      for (int v = 0; v < kLoads; ++v) {
+    for (std::int64_t i = 0; i < num_rows * columns; i += Load::kColumns) {
+      FloatVector terms[Load::kVectors];
+      Load::LoadTerms(queries + begin * columns + i, terms);
+      for (int v = 0; v < Load::kVectors; ++v) {
         hn::Store(terms[v], FloatTag(), ordered + i + v * hn::MaxLanes(FloatTag()));
       }
     }
@@ -279,9 +306,9 @@ HWY_INLINE void ScoreReordered(const SourceRows& keys, std::int64_t columns, std
 void ScoreRows(const SourceRows& keys, std::int64_t columns, std::int64_t rows,
                const float* HWY_RESTRICT queries, std::int64_t score_stride,
                float* HWY_RESTRICT scores) {
-  WithLoader(keys.dtype, [&](auto load) {
+  WithLoads(keys.dtype, columns, [&](auto load) {
     using Load = decltype(load);
-    if constexpr (Loads<Load>::kInOrder) {
+    if constexpr (Load::kInOrder) {
       ScoreInOrder<Load>(keys, columns, rows, queries, score_stride, scores);
     } else {
       ScoreReordered<Load>(keys, columns, rows, queries, score_stride, scores);
@@ -292,7 +319,7 @@ void ScoreRows(const SourceRows& keys, std::int64_t columns, std::int64_t rows,
 void WeighRows(const SourceRows& values, std::int64_t columns, std::int64_t rows,
                std::int64_t weight_stride, const float* HWY_RESTRICT weights,
                float* HWY_RESTRICT terms) {
-  WithLoader(values.dtype, [&](auto load) {
+  WithLoads(values.dtype, columns, [&](auto load) {
     ForSourceGroups(values, [&](std::int64_t j, const SourceRows& group) {
       ForRowGroups(rows, [&]<int kRows>(std::int64_t r) {
         WeighGroup<kRows, decltype(load)>(group, columns, weight_stride,
