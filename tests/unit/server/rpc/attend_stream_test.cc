@@ -46,6 +46,10 @@ class ReadGate {
  public:
   explicit ReadGate(int number) : number_(number) {}
 
+  ~ReadGate() {
+    if (!let_go_.HasBeenNotified()) LetGo();
+  }
+
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeFactory() {
     return std::make_unique<Factory>(*this);
   }
